@@ -140,7 +140,7 @@ import socket, sys
 from pathlib import Path
 from bftrainer_slurm import while_in_charge
 from bftrainer_slurm.keeper.__main__ import serve
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import Means
 host, listen, shared = sys.argv[1:]
 socket.gethostname = lambda: host
 while_in_charge.LIMIT_S = 6.0

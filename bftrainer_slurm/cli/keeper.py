@@ -11,7 +11,7 @@ from bftrainer_slurm.cli.endpoint import check_addresses, personal_state, state_
 from bftrainer_slurm.cli.options import FILE, given_options
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import Means
 
 
 @click.command()

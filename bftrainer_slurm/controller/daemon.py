@@ -21,8 +21,7 @@ from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns, notify
-from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import CredentialError, Means, read_secret
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
 
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import Means
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address, parse_addresses
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.slurm.gateway import CHOICES as GATEWAYS

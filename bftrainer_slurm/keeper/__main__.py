@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
@@ -11,8 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
-from bftrainer_slurm.keeper.gate import Gate, Means
+from bftrainer_slurm.keeper.credentials import CredentialError, Gate, Means, read_secret
 from bftrainer_slurm.keeper.home import (
     StateError,
     own_secret,
@@ -87,7 +87,8 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
             key = read_secret(means.key_file or own_secret(folder))
             # If there was a keeper before, the members of its groups may come back soon.
             hold_s = 0.0 if read_address(folder) is None else ADOPT_S
-            gate = Gate(own_token(folder), key, means.key_file is None, means.munge_socket)
+            only_user = os.getuid() if means.key_file is None else -1
+            gate = Gate(own_token(folder), key, only_user, means.munge_socket)
             serving = _serve(folder, host, port, gate, hold_s, _allow_connections())
             by = asyncio.run(serving)
     except (OSError, ProtocolError, CredentialError, StateError) as error:

@@ -11,33 +11,12 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.keeper.member import Output, Send
-from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Waits
+from bftrainer_slurm.keeper.messages import Batch, Identity, Output, Role, Send, Waits
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 CUT_S = 30.0  # somebody waits for it this long until it is ended: a keeper restarts in less
 STILL_S = 300.0  # the same, for one that is heard, but has not said that it stands still
 _AGAIN_S = 300.0  # the controller is told again after this
-
-
-@dataclass(frozen=True, slots=True)
-class Engaged:
-    """Who took part by what the controller knows: these tasks' agents, and who led the script.
-
-    Slurm still runs all of them. ``leader`` -1: nobody.
-    """
-
-    generation: int = 0  # the last one that the controller has heard of
-    tasks: frozenset[int] = frozenset()
-    leader: int = -1
-
-    def without(self, task: int) -> Engaged:
-        """Return who is left when Slurm has ended a task."""
-        leader = -1 if task == self.leader else self.leader
-        return Engaged(self.generation, self.tasks - {task}, leader)
-
-
-NOBODY = Engaged()
 
 
 @dataclass(slots=True)
@@ -56,9 +35,8 @@ class Away:
     """The tasks that are away: true if there is any."""
 
     out: list[Output]
-    hold_until_s: float = -math.inf  # until then others may come back, too
+    hold_until_s: float = 0.0  # until then others may come back, too; 0: nobody
     array: int = 0
-    _held: bool = False  # somebody waits for ``hold_until_s``
     _absent: dict[int, _Absent] = field(default_factory=dict)
     _said: dict[int, str] = field(default_factory=dict)  # what those who wait were told, by key
 
@@ -116,8 +94,7 @@ class Away:
     def forbids(self, keys: Iterable[int], now_s: float) -> bool:
         """Whether nothing may begin now; the members with these keys wait, and are told so once."""
         if not self:
-            self._held = now_s < self.hold_until_s
-            return self._held
+            return now_s < self.hold_until_s
         self.went_on()
         task, absent = min(self._absent.items())
         more = f" and {len(self._absent) - 1} more" if len(self._absent) > 1 else ""
@@ -135,12 +112,13 @@ class Away:
 
     def due_s(self) -> float:
         """Return when ``tick`` has something to do."""
-        hold_s = self.hold_until_s if self._held else math.inf
-        return min([hold_s, *(one.due_s for one in self._absent.values() if one.awaited)])
+        due_s = [one.due_s for one in self._absent.values() if one.awaited]
+        return min([self.hold_until_s or math.inf, *due_s])
 
     def tick(self, now_s: float) -> None:
         """Tell the controller of those for whom others have waited long enough."""
-        self._held = False
+        if self.hold_until_s <= now_s:
+            self.hold_until_s = 0.0
         for task, absent in self._absent.items():
             if absent.awaited and absent.due_s <= now_s:
                 absent.due_s = now_s + _AGAIN_S

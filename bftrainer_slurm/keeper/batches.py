@@ -10,8 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.keeper.away import Away
-from bftrainer_slurm.keeper.member import HangUp, Output, Send
-from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Role, Turn
+from bftrainer_slurm.keeper.messages import (
+    MAX_STEPS,
+    Batch,
+    HangUp,
+    Identity,
+    Output,
+    Role,
+    Send,
+    Turn,
+)
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 _SAID_NOTHING, _TOLD_NOTHING = Batch("nothing"), Turn("nothing")

@@ -14,9 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar
 
 from bftrainer_slurm.keeper import messages
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.keeper.credentials import CONTROLLER, CredentialError, introduce, why_refused
-from bftrainer_slurm.keeper.messages import FromController, FromKeeper, encode, parse_from_keeper
+from bftrainer_slurm.keeper.messages import (
+    NOBODY,
+    Engaged,
+    FromController,
+    FromKeeper,
+    encode,
+    parse_from_keeper,
+)
 from bftrainer_slurm.keeper.protocol import (
     MAX_ANSWER,
     MAX_DOCUMENT,
@@ -103,9 +109,7 @@ class KeeperClient:
         ``want`` 0: not known. The trainer's group has one of these ``sizes``. A new keeper is told
         who is ``engaged``.
         """
-        group = sizes.only, sizes.step, sizes.without
-        took = engaged.generation, tuple(sorted(engaged.tasks)), engaged.leader
-        self._ask(messages.Own(array, uid, want, *group, *took))
+        self._ask(messages.Own(array, uid, want, sizes, engaged))
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:
         """Ask tasks to leave at a step boundary; return whether they have left (controller only).

@@ -144,10 +144,11 @@ class Conversation(ABC):
             began_s, failure = time.monotonic(), None
             try:
                 with socket.create_connection(address, connect_s) as connection:
-                    link, join = Link(connection), encode(Join(self._identity, self._held))
-                    who = str(self._identity.array)
+                    _connections.add(connection)
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    who, join = str(self._identity.array), encode(Join(self._identity, self._held))
                     introduce(connection, who, self._secret, join, CONNECT_S)
-                    self._speak(link)
+                    self._speak(connection)
             except (OSError, ValueError, CredentialError) as error:
                 failure = error
             self._on_loss(failure)
@@ -157,88 +158,61 @@ class Conversation(ABC):
                 self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(self.longest_pause_s, 2 * pause_s)
 
-    def _speak(self, link: Link) -> None:
+    def _speak(self, connection: socket.socket) -> None:
         """Send and receive messages until something ends the connection.
 
         Raises:
             ConnectionError: the keeper does not take this process, hangs up, or is silent.
         """
-        ping_s, number = time.monotonic(), 0
+        heard_s = ping_s = time.monotonic()
+        number, rest = 0, b""
+        connection.settimeout(CONNECT_S)
         with selectors.DefaultSelector() as selector:
-            selector.register(link.connection, selectors.EVENT_READ)
+            selector.register(connection, selectors.EVENT_READ)
             selector.register(self._wake_out, selectors.EVENT_READ)
             while True:
                 now_s = time.monotonic()
+                over = self._stopping.is_set()  # first: what was said before that is sent
+                lines = self._on_turn(now_s)
                 if now_s >= ping_s:
                     number, ping_s = number + 1, now_s + PING_S
-                    link.send(encode(Ping(number)))
-                over = self._stopping.is_set()  # first: what was said before that is sent
-                if lines := self._on_turn(now_s):
-                    link.send(*lines)
+                    lines.insert(0, encode(Ping(number)))
+                connection.sendall(b"".join(lines))
                 if over:
                     return
-                if now_s - link.heard_s > self._silence_s:
+                if now_s - heard_s > self._silence_s:
                     raise ConnectionError("it is silent")
                 for key, _ in selector.select(max(0.0, ping_s - time.monotonic())):
                     if key.fileobj is self._wake_out:
                         self._wake_out.recv(4096)
-                    else:
-                        for message in link.receive():
-                            if isinstance(message, Welcome):
-                                self._on_welcome()
-                            else:
-                                self._on_message(message)
+                        continue
+                    if not (data := connection.recv(65_536)):
+                        raise ConnectionResetError("the keeper hung up")
+                    heard_s = time.monotonic()
+                    *whole, rest = (rest + data).split(b"\n")
+                    if len(rest) > MAX_ANSWER:
+                        raise ProtocolError("the keeper's line is too long")
+                    for line in whole:
+                        self._take(line)
 
-
-class Link:
-    """One connection to the keeper, line by line."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.heard_s = time.monotonic()
-        _links.add(self)
-        self._buffer = bytearray()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def send(self, *lines: bytes) -> None:
-        """Send lines; each has its line end."""
-        if lines:
-            self.connection.settimeout(CONNECT_S)
-            self.connection.sendall(b"".join(lines))
-
-    def receive(self) -> list[FromKeeper]:
-        """Read some bytes, which have come; return the messages that are complete.
-
-        Raises:
-            ConnectionError: it has ended.
-        """
-        self.connection.settimeout(CONNECT_S)
-        data = self.connection.recv(65_536)
-        if not data:
-            raise ConnectionResetError("the keeper hung up")
-        self.heard_s = time.monotonic()
-        self._buffer += data
-        *lines, rest = self._buffer.split(b"\n")
-        if len(rest) > MAX_ANSWER:
-            raise ProtocolError("the keeper's line is too long")
-        self._buffer = rest
-        return [_message_in(bytes(line)) for line in lines]
-
-
-def _message_in(line: bytes) -> FromKeeper:
-    if why := why_refused(line.decode("ascii", "replace")):
-        raise ConnectionError(why)
-    return parse_from_keeper(line)
+    def _take(self, line: bytes) -> None:
+        if why := why_refused(line.decode("ascii", "replace")):
+            raise ConnectionError(why)
+        message = parse_from_keeper(line)
+        if isinstance(message, Welcome):
+            self._on_welcome()
+        else:
+            self._on_message(message)
 
 
 # A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,
 # and a loss would be noticed only by silence.
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
+_connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    for link in _links:
-        link.connection.close()
+    for connection in _connections:
+        connection.close()
 
 
 os.register_at_fork(after_in_child=_close_inherited)

@@ -13,6 +13,7 @@ import os
 import re
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.keeper.protocol import MAX_LINE, VERSION
@@ -25,6 +26,30 @@ _SHORTEST_SECRET = 16
 
 class CredentialError(Exception):
     """Somebody has not proven who they are, or cannot; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a keeper's proofs are made of. ``key_file`` has the site's key; None: personal mode.
+
+    ``munge_socket`` is where munged listens (None: as usual), by which people prove who they are.
+    """
+
+    key_file: Path | None = None
+    munge_socket: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Whom a keeper believes: ``token`` is the controller's secret, ``key`` gives each trainer's.
+
+    ``only_user``: all trainers are this user's (personal mode); -1: they have several.
+    """
+
+    token: str
+    key: bytes
+    only_user: int = -1
+    munge_socket: str | None = None
 
 
 def read_secret(path: Path) -> bytes:

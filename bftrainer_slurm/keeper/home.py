@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import Means
 from bftrainer_slurm.own_python import own_python
 
 logger = logging.getLogger(__name__)
 
+READER_SOCKET = "reader.sock"
 _ADDRESS = "keeper.json"
 _LOG = "keeper.log"
 _TOKEN = "keeper.token"

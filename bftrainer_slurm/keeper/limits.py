@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from bftrainer_slurm.keeper.protocol import ProtocolError
 
@@ -114,37 +114,10 @@ class Places:
                 del self._taken[owner]
 
 
-class Waiting(Generic[Key]):
-    """At most ``most`` connections that wait; ``evict`` ends one of them."""
-
-    def __init__(self, most: int, evict: Callable[[Key], None]) -> None:
-        self._most = most
-        self._evict = evict
-        self._address_of: dict[Key, str] = {}
-        self._at: dict[str, dict[Key, None]] = {}  # those of each address, the oldest first
-
-    def __len__(self) -> int:
-        return len(self._address_of)
-
-    def add(self, key: Key, address: str) -> None:
-        """Add a connection; if there are too many, evict another one."""
-        if len(self) >= self._most:
-            greediest = max(self._at.values(), key=len)
-            oldest = next(iter(greediest))
-            self.discard(oldest)
-            self._evict(oldest)
-        self._address_of[key] = address
-        self._at.setdefault(address, {})[key] = None
-
-    def discard(self, key: Key) -> None:
-        """Remove a connection, if it is here."""
-        address = self._address_of.pop(key, None)
-        if address is None:
-            return
-        mates = self._at[address]
-        del mates[key]
-        if not mates:
-            del self._at[address]
+def to_evict(waiting: Mapping[Key, str]) -> Key:
+    """Return the oldest connection of the address that has most; those are by age."""
+    greediest, _ = Counter(waiting.values()).most_common(1)[0]
+    return next(key for key, address in waiting.items() if address == greediest)
 
 
 def address_of(peername: object) -> str:

@@ -1,11 +1,12 @@
 """The messages that follow a proof: of a trainer's processes, of the controller, of the keeper.
 
-Nothing here does I/O. What a field may hold stands beside its type.
+Nothing here does I/O. What a field may hold follows from its type, or stands beside it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -13,30 +14,26 @@ from typing import Annotated, Any, NamedTuple, cast, get_args
 
 from bftrainer_slurm.keeper.protocol import (
     LAUNCHERS,
-    NAME,
     EndOfText,
-    Flag,
     Measures,
     Name,
+    Note,
     ProtocolError,
-    Text,
-    Whole,
     fields_of,
     matching,
     one_of,
-    or_none,
     parse_address,
-    part,
     read_line,
+    reader,
     whole_number,
     write_line,
 )
+from bftrainer_slurm.sizes import ANY, Sizes
 
 MAX_WHAT = 60_000  # characters of what starts a step
 MAX_STEPS = 200  # that are done, of a batch script
 _MAX_WORLD = 16_384
 _ADDRESS = r"[A-Za-z0-9._:%\[\]-]{0,255}\Z"
-_HEX = r"[0-9a-f]{0,64}\Z"
 
 
 def _endpoint(value: object) -> str:
@@ -46,34 +43,21 @@ def _endpoint(value: object) -> str:
     return endpoint
 
 
-def _steps_done(value: Any) -> tuple[Step, ...]:
-    if not isinstance(value, list) or len(value) > MAX_STEPS:
-        raise ProtocolError("not the steps that are done")
-    code, mark = whole_number(255), matching(_HEX)
-    return tuple((whole_number()(number), code(ended), mark(of)) for number, ended, of in value)
+def _steps_done(value: object) -> tuple[Step, ...]:
+    if isinstance(value, list) and len(value) > MAX_STEPS:
+        raise ProtocolError("too many steps that are done")
+    return cast(tuple[Step, ...], _read_steps(value))
 
 
-def _peers(value: Any) -> tuple[Peer, ...]:
-    task, node = whole_number(), matching(NAME)
-    return tuple(Peer(task(one), node(at)) for one, at in value)
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise ProtocolError("not a list of whole numbers")
-    read = whole_number()
-    return tuple(map(read, value))
-
-
-Numbers = Annotated[tuple[int, ...], _numbers]
 Last = Annotated[int, whole_number(least=-1)]  # the number of a step; -1: there is none
 World = Annotated[int, whole_number(_MAX_WORLD)]
 Code = Annotated[int, whole_number(255)]
-Hex = Annotated[str, matching(_HEX)]
+Hex = Annotated[str, matching(r"[0-9a-f]{0,64}\Z")]
 Endpoint = Annotated[str, _endpoint]
 What = Annotated[str, matching(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")]
-Step = tuple[int, int, str]  # one that is done: its number, its exit code, its mark
+Step = tuple[int, Code, Hex]  # one that is done: its number, its exit code, its mark
 Steps = Annotated[tuple[Step, ...], _steps_done]
+_read_steps = reader(tuple[Step, ...])
 
 
 class Role(str, Enum):
@@ -91,10 +75,10 @@ class Identity:
     ``step``: the batch script's srun that has started it; -1: none; -2: one that has no number.
     """
 
-    array: Whole
-    task: Whole
+    array: int
+    task: int
     node: Name
-    role: Annotated[Role, Role]
+    role: Role
     program: Hex = ""
     step: Annotated[int, whole_number(least=-2)] = -1
 
@@ -130,11 +114,11 @@ class Generation:
     ``store`` (HOST:PORT) is None for rank 0, which opens it.
     """
 
-    number: Whole
+    number: int
     rank: World
     world: World
-    store: Annotated[str | None, or_none(_endpoint)]
-    members: Annotated[tuple[Peer, ...], _peers]
+    store: Endpoint | None
+    members: tuple[Peer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +128,15 @@ class Change:
     ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` (a member's workers have failed).
     """
 
-    planned: Flag
-    why: Text
+    planned: bool
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Up:
     """An element's batch script is about to start on this node."""
 
-    task: Whole
+    task: int
     node: Name
 
 
@@ -160,8 +144,8 @@ class Up:
 class Join:
     """I am a member, and still in the generation that I ``held`` when I was connected last."""
 
-    identity: Annotated[Identity, part(Identity)]
-    held: Annotated[Held | None, or_none(part(Held))] = None
+    identity: Identity
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +162,7 @@ class StoreAt:
     """Rank 0's store of the generation listens here."""
 
     endpoint: Endpoint
-    generation: Whole
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +206,14 @@ class Batch:
     what: What = ""
     done: Steps = ()
     code: Code = 0
-    beside: Flag = False
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
     """I am alive."""
 
-    number: Whole
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +224,7 @@ class Started:
     """
 
     run: Name
-    first: Flag
+    first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,21 +248,21 @@ class Finished:
 class Dropped:
     """You were declared lost: join again."""
 
-    why: Text
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
     """You wait for others, and this is for your log: for whom, and what happens next."""
 
-    why: Text
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
     """The answer to a ping."""
 
-    number: Whole
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,28 +282,44 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Engaged:
+    """Who took part by what the controller knows: these tasks' agents, and who led the script.
+
+    Slurm still runs all of them. ``leader`` -1: nobody.
+    """
+
+    generation: int = 0  # the last one that the controller has heard of
+    tasks: frozenset[int] = frozenset()
+    leader: Last = -1
+
+    def without(self, task: int) -> Engaged:
+        """Return who is left when Slurm has ended a task."""
+        leader = -1 if task == self.leader else self.leader
+        return Engaged(self.generation, self.tasks - {task}, leader)
+
+
+NOBODY = Engaged()
+
+
+@dataclass(frozen=True, slots=True)
 class Own:
     """Who owns a trainer, how many nodes the plan gives it (0: not known), its group's sizes.
 
-    The last three are for a new keeper: who took part before it, as ``away.Engaged`` says.
+    Who was ``engaged`` before it is for a new keeper.
     """
 
-    array: Whole
-    uid: Whole
-    want: Whole
-    only: Numbers = ()
-    step: Whole = 1
-    without: Numbers = ()
-    generation: Whole = 0
-    tasks: Numbers = ()
-    leader: Last = -1
+    array: int
+    uid: int
+    want: int
+    sizes: Sizes = ANY
+    engaged: Engaged = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
     """A trainer's next element ``begins`` it; it has ``finished`` well; its run has ``ended``."""
 
-    array: Whole
+    array: int
     what: Annotated[str, one_of("begins", "finished", "ended")]
 
 
@@ -327,53 +327,53 @@ class Tell:
 class Part:
     """These tasks shall leave at a step boundary."""
 
-    array: Whole
-    tasks: Numbers
+    array: int
+    tasks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Slurm has ended this task."""
 
-    array: Whole
-    task: Whole
+    array: int
+    task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
     """The status that users are shown: so many bytes, which follow this line."""
 
-    length: Whole
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Send the notes after this one of the keeper with this identity, for ever."""
 
-    identity: Text
-    after: Whole
+    identity: str
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
     """Send the status, or what the history has about ``what`` since then (Unix seconds)."""
 
-    what: Text = ""
-    since_s: Whole = 0
+    what: str = ""
+    since_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """To the controller: it is ``done``, or could not be in time."""
 
-    done: Flag = True
+    done: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
     """The stream of notes begins; the keeper's identity is another one after each start."""
 
-    identity: Text
+    identity: str
 
 
 FromController = Own | Tell | Part | Lost | Publish | Watch | Show
@@ -383,13 +383,22 @@ FromKeeper = (Started | Welcome | Change | Generation | Released | Finished | Dr
 )
 
 
-def _kinds(*messages: type[Any]) -> dict[str, type[Any]]:
-    return {one.__name__.lower(): one for one in messages}
+@dataclass(frozen=True, slots=True)
+class Send:
+    """What the keeper's pure parts want: a message to the member with this key."""
+
+    key: int
+    message: FromKeeper
 
 
-_FROM_CONTROLLER = _kinds(*get_args(FromController))
-_FROM_MEMBER = _kinds(*get_args(FromMember))
-_FROM_KEEPER = _kinds(*get_args(FromKeeper))
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """The member with this key is out: end its connection."""
+
+    key: int
+
+
+Output = Send | HangUp | Note  # a note is for the controller
 
 
 def encode(message: FromController | FromMember | FromKeeper) -> bytes:
@@ -406,16 +415,12 @@ def _members(members: tuple[Peer, ...]) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()
 
 
-def parse_from_controller(line: bytes) -> FromController:
-    """Read what the controller asks. Raises ProtocolError."""
-    return cast(FromController, read_line(line, _FROM_CONTROLLER))
+def _parser(kinds: Any) -> Callable[[bytes], Any]:
+    """Return what reads a line with a message of one of these, or raises ProtocolError."""
+    known = {one.__name__.lower(): one for one in get_args(kinds)}
+    return lambda line: read_line(line, known)
 
 
-def parse_from_member(line: bytes) -> FromMember:
-    """Read what a trainer's process says. Raises ProtocolError."""
-    return cast(FromMember, read_line(line, _FROM_MEMBER))
-
-
-def parse_from_keeper(line: bytes) -> FromKeeper:
-    """Read what the keeper says. Raises ProtocolError."""
-    return cast(FromKeeper, read_line(line, _FROM_KEEPER))
+parse_from_controller: Callable[[bytes], FromController] = _parser(FromController)
+parse_from_member: Callable[[bytes], FromMember] = _parser(FromMember)
+parse_from_keeper: Callable[[bytes], FromKeeper] = _parser(FromKeeper)

@@ -2,8 +2,8 @@
 
 A connection's first line is ASCII words. After a proof (``credentials``) each line is one JSON
 object: its key is the kind of a message, and its value has the fields. Anybody who can reach the
-port can send any bytes: so what a field may hold stands beside its type, and a note without a proof
-is only a hint.
+port can send any bytes: so each field's type says what it may hold, and a note without a proof is
+only a hint.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, TypeVar, cast, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-VERSION = 11  # of what follows a hello: both sides must have the same
+VERSION = 12  # of what follows a hello: both sides must have the same
 MAX_LINE = 512  # bytes of a line before a proof, its end included
 MAX_MESSAGE = 65_536  # of a line to the keeper after it
 MAX_ANSWER = 1_048_576  # of a line of the keeper's: a generation names all its members
@@ -48,7 +49,7 @@ class ProtocolError(ValueError):
         self.kind = kind
 
 
-# What a field may hold: each of these returns a function that reads one.
+# What a field may hold, beside its type: each of these returns a function that reads one.
 
 
 def whole_number(most: int = _MAX_WHOLE, least: int = 0) -> Callable[[object], int]:
@@ -77,16 +78,6 @@ def matching(pattern: str) -> Callable[[object], str]:
 def one_of(*words: str) -> Callable[[object], str]:
     """Read one of these words."""
     return matching(rf"(?:{'|'.join(map(re.escape, words))})\Z")
-
-
-def part(made: type[Made]) -> Callable[[object], Made]:
-    """Read an object with the fields of a message."""
-    return lambda value: read_fields(made, value)
-
-
-def or_none(read: Callable[[object], Made]) -> Callable[[object], Made | None]:
-    """Read what ``read`` does, or nothing."""
-    return lambda value: None if value is None else read(value)
 
 
 def _text(value: object) -> str:
@@ -121,9 +112,6 @@ def _is_measure(name: object, value: object) -> bool:
     return abs(value) < MAX_MEASURE  # not so of nan and inf, nor of integers beyond any float
 
 
-Whole = Annotated[int, whole_number()]
-Flag = Annotated[bool, lambda value: value is True]
-Text = Annotated[str, _text]
 EndOfText = Annotated[str, _end_of_text]
 Name = Annotated[str, matching(NAME)]
 Measures = Annotated[tuple[tuple[str, float], ...], _measures]
@@ -142,7 +130,10 @@ def fields_of(message: Any) -> dict[str, Any]:
     return {name: getattr(message, name) for name in _readers(cast(Any, type(message)))}
 
 
-_JSON = json.JSONEncoder(separators=(",", ":"), default=fields_of)
+_JSON = json.JSONEncoder(
+    separators=(",", ":"),
+    default=lambda one: sorted(one) if isinstance(one, frozenset) else fields_of(one),
+)
 
 
 def read_line(line: bytes, kinds: Mapping[str, type[Made]]) -> Made:
@@ -173,10 +164,42 @@ def read_fields(made: type[Made], found: object) -> Made:
 
 
 @cache
-def _readers(made: type[Any]) -> dict[str, Callable[[object], Any]]:
+def _readers(made: Any) -> dict[str, Callable[[object], Any]]:
     """Return what reads each field of a message, as its type says."""
-    hints = get_type_hints(made, include_extras=True)
-    return {one.name: hints[one.name].__metadata__[0] for one in fields(made)}
+    return {name: reader(kind) for name, kind in get_type_hints(made, include_extras=True).items()}
+
+
+_PLAIN: dict[Any, Callable[[object], Any]] = {
+    int: whole_number(),
+    str: _text,
+    bool: lambda value: value is True,
+}
+
+
+def reader(kind: Any) -> Callable[[Any], Any]:
+    """Return what reads a value of this type: what stands beside it, or as plain ones are read."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return cast(Callable[[Any], Any], inner[1])
+    if origin in (Union, UnionType):  # or None
+        read = reader(inner[0])
+        return lambda value: None if value is None else read(value)
+    if origin is frozenset or inner[1:] == (...,):
+        each = reader(inner[0])
+        return lambda value: origin(map(each, _list(value)))
+    if origin is tuple or issubclass(kind, tuple):
+        row = [reader(one) for one in inner or get_type_hints(kind, include_extras=True).values()]
+        make = getattr(kind, "_make", tuple)
+        return lambda value: make(one(of) for one, of in zip(row, _list(value), strict=True))
+    if is_dataclass(kind):
+        return lambda value: read_fields(cast(Any, kind), value)
+    return cast(Callable[[Any], Any], _PLAIN.get(kind, kind))
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ProtocolError("not a list")
+    return value
 
 
 # Notes.
@@ -211,9 +234,9 @@ class Note:
     ``tasks`` is an expression as Slurm writes it: ``0-4,7``.
     """
 
-    kind: Annotated[NoteKind, NoteKind]
-    array: Whole = 0
-    task: Whole = 0
+    kind: NoteKind
+    array: int = 0
+    task: int = 0
     node: Annotated[str, matching(rf"$|{NAME}")] = ""
     measures: Measures = ()
     text: EndOfText = ""
@@ -224,9 +247,9 @@ class Note:
 class NumberedNote:
     """A note as the keeper stores it, with its number in order and its time (Unix seconds)."""
 
-    number: Whole
-    time_s: Annotated[float, float]
-    note: Annotated[Note, part(Note)]
+    number: int
+    time_s: float
+    note: Note
 
 
 NOTE = {"note": NumberedNote}
@@ -239,8 +262,8 @@ def parse_hint(words: list[str]) -> Note:
         ProtocolError: it is not such a line.
     """
     match words:
-        case [("submitted" | "announced") as kind]:
-            return Note(NoteKind(kind))
+        case ["submitted"]:
+            return Note(NoteKind.SUBMITTED)
         case [("leaving" | "gone") as kind, array, task, node] if node:
             return Note(NoteKind(kind), whole(array), whole(task), _name(node))
     raise ProtocolError("not a request that the keeper knows")

@@ -1,6 +1,6 @@
 """The members of all trainers: who is let in, who has fallen silent, and the runs' timers.
 
-It gives ``runs`` and ``rendezvous`` their events and the time, and delivers what they decide. A
+It gives each ``Rendezvous`` its events and the time, and delivers what it decides. A
 member's connection is in ``session``.
 """
 
@@ -9,30 +9,33 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
-from bftrainer_slurm.keeper.gate import Gate
-from bftrainer_slurm.keeper.limits import MAX_KEPT, Refusals, Share, Waiting
-from bftrainer_slurm.keeper.member import Output, Send
+from bftrainer_slurm.keeper.credentials import CONTROLLER, Gate, secret_of_job
+from bftrainer_slurm.keeper.limits import MAX_KEPT, Refusals, Share, to_evict
 from bftrainer_slurm.keeper.messages import (
+    NOBODY,
     Done,
+    Engaged,
     Finished,
     FromMember,
     Join,
     Measured,
+    Output,
     Ping,
     Pong,
     Role,
+    Send,
     Started,
     Up,
     Welcome,
     parse_from_member,
 )
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, ProtocolError
-from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, ProtocolError, whole
+from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.keeper.session import Serve, Session
 from bftrainer_slurm.sizes import ANY, Sizes
 
@@ -42,6 +45,7 @@ MEMBER_SILENCE_S = 5.0  # a member that is silent for longer is lost
 SWEEP_S = 1.0
 PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
 PART_S = 2.0  # how long to wait for a planned leave
+LOOK_S = 0.01  # how often to look whether they have left
 AT_ONCE = 20  # messages of a run that are sent before others' are
 # Bytes that wait for a user; with more, this user's runs send nothing until some are read. So the
 # list of all members, sent to each of thousands, does not add up to MAX_KEPT.
@@ -49,43 +53,109 @@ MUCH_KEPT = MAX_KEPT // 4
 HELD_S = 0.01
 MAX_UNPROVEN = 4_000
 MAX_SESSIONS = 20_000
+REMEMBERED = 20_000  # trainers
 MANY_FILES = 65_536  # open files at the same time: each connection is one
 
 
-class Registry:
-    """All members' connections. ``tell`` takes notes.
+@dataclass(slots=True)
+class Trainer:
+    """One trainer: what the controller has told of it, and its present ``run``."""
 
-    ``hold_s``: how long nothing begins after the start, as members of an earlier keeper may come
-    back. ``files``: how many this process may have open.
+    array: int
+    run: Rendezvous
+    uid: int = -1  # its owner; -1: not known yet
+    ended: int = 0  # how many runs of it
+    first: bool | None = None  # whether the next element is its first; None: it has not begun
+    finished: bool = False  # its training has ended well: who begins now has nothing to do
+    outputs: deque[Output] = field(default_factory=deque)  # of its runs, not delivered yet
+    share: Share = field(default_factory=lambda: Share(-1, 0.0))  # its user's, once members came
+    timer: asyncio.TimerHandle | None = None
+
+    def set_timer(self, due: Callable[[Trainer], None]) -> None:
+        """Let ``due`` be called when its run has something to do."""
+        due_s = self.run.due_s()
+        if self.timer is not None and self.timer.when() == due_s:
+            return
+        if self.timer is not None:
+            self.timer.cancel()
+        loop = asyncio.get_running_loop()
+        self.timer = loop.call_at(due_s, due, self) if due_s < math.inf else None
+
+
+class Registry:
+    """All trainers and their members' connections. ``tell`` takes notes.
+
+    ``serve`` answers a connection of no trainer's process. ``hold_s``: how long nothing begins
+    after the start, as members of an earlier keeper may come back. ``files``: how many this process
+    may have open.
     """
 
     def __init__(
         self,
         gate: Gate,
         tell: Callable[[Note], None],
+        serve: Serve,
         hold_s: float = 0.0,
         files: int = MANY_FILES,
     ) -> None:
-        self.gate = gate
         self.refusals = Refusals()
+        self.serve = serve
+        self._gate = gate
         self._tell = tell
-        self._hold_until_s = _now_s() + hold_s
-        self._runs: dict[int, _Running] = {}
+        self._hold_until_s = _now_s() + hold_s if hold_s else 0.0
+        self._trainers: OrderedDict[int, Trainer] = OrderedDict()  # by array, the last told last
         self._sessions: dict[int, Session] = {}
         self._shares: dict[int, Share] = {}  # by user
-        self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 4), _give_way)
+        self._unproven: dict[Session, str] = {}  # with their addresses, the oldest first
+        self._most_unproven = min(MAX_UNPROVEN, files // 4)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
         asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     def status(self) -> dict[str, Any]:
         """Return what the status document says about the keeper."""
-        refused = dict(self.refusals.counts)
-        return {"members": self._members, "runs": len(self._runs), "refused": refused}
+        runs = sum(bool(one.run.connected) for one in self._trainers.values())
+        return {"members": self._members, "runs": runs, "refused": dict(self.refusals.counts)}
 
     @property
     def _members(self) -> int:
         return len(self._sessions) - len(self._unproven)
+
+    def _known(self, array: int) -> Trainer:
+        """Return what is known, which is nothing if the controller has told nothing."""
+        return self._trainers.get(array) or Trainer(
+            array, Rendezvous(hold_until_s=self._hold_until_s)
+        )
+
+    def _record(self, array: int) -> Trainer:
+        """Return a trainer's record, to change it; of too many the oldest idle one is forgotten."""
+        found = self._trainers[array] = self._known(array)
+        self._trainers.move_to_end(array)
+        if len(self._trainers) > REMEMBERED:
+            idle = (one.array for one in self._trainers.values() if not one.run.is_in_use)
+            self._trainers.pop(next(idle, -1), None)
+        return found
+
+    def user(self, array: int) -> int:
+        """Return the id of the trainer's owner; -1: it is not known."""
+        told = self._trainers[array].uid if array in self._trainers else -1
+        return told if self._gate.only_user < 0 else self._gate.only_user
+
+    def secret(self, who: str) -> bytes:
+        """Return the secret of the controller, or of the trainer with this array.
+
+        Raises:
+            ProtocolError: it is neither, or whose trainer it is, is not known; or there are too
+                many members.
+        """
+        if self._members >= MAX_SESSIONS:
+            raise ProtocolError(f"there are {MAX_SESSIONS} members", "too_many")
+        if who == CONTROLLER:
+            return self._gate.token.encode()
+        array = whole(who)
+        if (uid := self.user(array)) < 0:
+            raise ProtocolError(f"whose trainer {array} is, is not known yet", "owner_unknown")
+        return secret_of_job(self._gate.key, array, uid)
 
     # What the controller asks.
 
@@ -96,66 +166,71 @@ class Registry:
 
         Who was ``engaged`` before this keeper counts at the first time alone: then it knows better.
         """
-        trainer = self.gate.trainers.told(array)
-        before = trainer.uid
-        trainer.uid, trainer.want, trainer.sizes = uid, want, sizes
-        if before not in (None, uid):
-            self.end(array)
-            return
-        took = engaged if before is None else NOBODY
-        if took != NOBODY:
-            self._begun(array)
-        self._in_run(array, lambda run: run.own(want, sizes, took, _now_s()))
+        trainer = self._record(array)
+        before, trainer.uid = trainer.uid, uid
+        if before not in (-1, uid):
+            self._end(trainer)
+        took = engaged if before < 0 else NOBODY
+        self._in_run(trainer, lambda run: run.own(want, sizes, took, _now_s()))
 
     async def part(self, array: int, tasks: Collection[int]) -> bool:
         """Let tasks leave at the next boundary; return whether they have left in time."""
-        running = self._runs.get(array)
-        if running is None:
-            return True
-        running.run.rendezvous.part(tasks, _now_s())
-        self._settle(array)
-        try:
-            async with asyncio.timeout(PART_S):
-                while running.run.rendezvous.holds(tasks):
-                    await running.settled.wait()
-        except TimeoutError:
-            return False
+        trainer, end_s = self._known(array), _now_s() + PART_S
+        self._in_run(trainer, lambda run: run.part(tasks, _now_s()))
+        while trainer.run.holds(tasks):
+            if _now_s() > end_s:
+                return False
+            await asyncio.sleep(LOOK_S)
         return True
 
     def lost(self, array: int, task: int) -> None:
         """Slurm says that a task is gone."""
         self._tell(Note(NoteKind.BACK, array, task))
-        self._in_run(array, lambda run: run.lose_task(task, _now_s()))
+        self._in_run(self._known(array), lambda run: run.lose_task(task, _now_s()))
 
-    def end(self, array: int) -> None:
-        """The trainer's run is over."""
-        self._in_run(array, Run.end)
-        if (running := self._runs.pop(array, None)) is not None:
-            running.cancel_timer()
+    def told(self, array: int, what: str) -> None:
+        """The controller says that the trainer begins, has finished, or that its run has ended."""
+        trainer = self._record(array)
+        if what == "begins":
+            trainer.first = trainer.first is None or trainer.first
+        elif what == "finished":
+            trainer.finished = True
+        else:
+            trainer.ended, trainer.finished = trainer.ended + 1, False
+            self._end(trainer)
+
+    def _end(self, trainer: Trainer) -> None:
+        """The trainer's run is over; the next one begins.
+
+        None of its elements can come back if the controller has ended a run in our time.
+        """
+        self._in_run(trainer, Rendezvous.end)
+        hold_until_s = 0.0 if trainer.ended else self._hold_until_s
+        trainer.run = Rendezvous(trainer.run.want, hold_until_s, trainer.run.sizes)
+        trainer.set_timer(self._due)
 
     # What sessions tell.
 
-    def session(self, serve: Serve) -> Session:
-        """Return what takes a connection; ``serve`` answers one of no trainer's process."""
-        return Session(self, next(self._keys), serve)
+    def session(self) -> Session:
+        """Return what takes a connection."""
+        return Session(self, next(self._keys))
 
     def entered(self, session: Session) -> None:
-        """There is a new connection."""
+        """There is a new connection; if too many have not proven anything yet, one has to go."""
         self._sessions[session.key] = session
-        self._unproven.add(session, session.address)
-
-    def check_place(self) -> None:
-        """Check that one more member may be here. Raises ProtocolError."""
-        if self._members >= MAX_SESSIONS:
-            raise ProtocolError(f"there are {MAX_SESSIONS} members", "too_many")
+        if len(self._unproven) >= self._most_unproven:
+            oldest = to_evict(self._unproven)
+            del self._unproven[oldest]
+            oldest.give_up("too_many", "too many connections have not proven anything yet")
+        self._unproven[session] = session.address
 
     def _meet(self, session: Session, message: FromMember) -> None:
         """A trainer's process says what it has come for. Raises ProtocolError."""
         array = int(session.who)
         match message:
             case Up(task, node):
-                trainer = self.gate.trainers.known(array)
-                started = Started(trainer.run(array), trainer.first is True)
+                trainer = self._known(array)
+                started = Started(f"{array}.{trainer.ended + 1}", trainer.first is True)
                 if started.first:
                     trainer.first = False
                 session.send(Finished() if trainer.finished else started)
@@ -167,27 +242,18 @@ class Registry:
                 raise ProtocolError("not what this process may begin with")
 
     def _join(self, session: Session, join: Join) -> None:
-        array, user = join.identity.array, self.gate.user(join.identity.array)
+        array, user = join.identity.array, self.user(join.identity.array)
         share = self._shares.setdefault(user, Share(user, _now_s()))
         share.check(array)
-        running = self._begun(array)
-        running.share = share
-        self._unproven.discard(session)
-        session.belong_to(share, array)
+        trainer = self._record(array)
+        trainer.share = share
+        self._unproven.pop(session, None)
+        session.belong_to(trainer)
         session.send(Welcome())
         if join.identity.role is Role.AGENT:
             self._tell(Note(NoteKind.BACK, array, join.identity.task))
-        running.run.join(session.key, join.identity, join.held, _now_s())
-        self._settle(array)
-
-    def _begun(self, array: int) -> _Running:
-        """Return a trainer's run, which begins now if there is none."""
-        if array not in self._runs:
-            trainer = self.gate.trainers.known(array)
-            # None of its elements can come back if the controller began the run in our time.
-            hold_until_s = -math.inf if trainer.ended else self._hold_until_s
-            self._runs[array] = _Running(Run(trainer.want, hold_until_s, trainer.sizes))
-        return self._runs[array]
+        who = session.key, join.identity, join.held
+        self._in_run(trainer, lambda run: run.join(*who, _now_s()))
 
     def heard(self, session: Session, line: bytes) -> None:
         """A trainer's process has said something.
@@ -196,8 +262,8 @@ class Registry:
             ProtocolError: it is not something that it may say now.
         """
         message = parse_from_member(line)
-        now_s = session.heard_s
-        if session.array < 0:
+        trainer, now_s = session.trainer, session.heard_s
+        if trainer is None:
             self._meet(session, message)
             return
         if isinstance(message, Ping):
@@ -207,53 +273,46 @@ class Registry:
             if now_s - session.progress_s < PROGRESS_EVERY_S:
                 return
             session.progress_s = now_s
-            self._tell(Note(NoteKind.PROGRESS, session.array, measures=message.measures))
-        self._in_run(session.array, lambda run: run.hear(session.key, message, now_s))
+            self._tell(Note(NoteKind.PROGRESS, trainer.array, measures=message.measures))
+        self._in_run(trainer, lambda run: run.hear(session.key, message, now_s))
         if isinstance(message, Done):
             session.hang_up()
 
     def closed(self, session: Session) -> None:
         """A connection has ended."""
         del self._sessions[session.key]
-        if session.array < 0:
-            self._unproven.discard(session)
+        self._unproven.pop(session, None)
+        if (trainer := session.trainer) is None:
             return
-        session.share.lose(session.array)
+        session.share.lose(trainer.array)
         if not session.share.members:
             self._shares.pop(session.share.user, None)
-        self._in_run(session.array, lambda run: run.lose(session.key, _now_s()))
+        self._in_run(trainer, lambda run: run.lose(session.key, _now_s()))
 
     # The clock.
 
-    def _in_run(self, array: int, event: Callable[[Run], None]) -> None:
-        """Pass an event to a trainer's run, if there is one, and do what follows from it."""
-        if (running := self._runs.get(array)) is not None:
-            event(running.run)
-            self._settle(array)
-
-    def _settle(self, array: int) -> None:
-        running = self._runs[array]
-        waits = bool(running.outputs)
-        running.outputs.extend(running.run.take())
+    def _in_run(self, trainer: Trainer, event: Callable[[Rendezvous], None]) -> None:
+        """Pass an event to a trainer's run, and do what follows from it."""
+        event(trainer.run)
+        waits = bool(trainer.outputs)
+        trainer.outputs.extend(trainer.run.outputs())
         if not waits:
-            self._deliver(running)
-        running.settled.set()
-        running.settled = asyncio.Event()
-        running.set_timer(lambda: self._due(array))
+            self._deliver(trainer)
+        trainer.set_timer(self._due)
 
-    def _due(self, array: int) -> None:
-        self._runs[array].cancel_timer()
-        self._in_run(array, lambda run: run.tick(_now_s()))
+    def _due(self, trainer: Trainer) -> None:
+        trainer.timer = None
+        self._in_run(trainer, lambda run: run.tick(_now_s()))
 
-    def _deliver(self, running: _Running) -> None:
+    def _deliver(self, trainer: Trainer) -> None:
         """Deliver a run's outputs in order, some at a time: a thousand may each be long."""
         for _ in range(AT_ONCE):
-            if not running.outputs or running.share.kept > MUCH_KEPT:
+            if not trainer.outputs or trainer.share.kept > MUCH_KEPT:
                 break
-            self._put_out(running.outputs.popleft())
-        if running.outputs:
-            held_s = HELD_S if running.share.kept > MUCH_KEPT else 0.0
-            asyncio.get_running_loop().call_later(held_s, self._deliver, running)
+            self._put_out(trainer.outputs.popleft())
+        if trainer.outputs:
+            held_s = HELD_S if trainer.share.kept > MUCH_KEPT else 0.0
+            asyncio.get_running_loop().call_later(held_s, self._deliver, trainer)
 
     def _put_out(self, output: Output) -> None:
         if isinstance(output, Note):
@@ -273,9 +332,9 @@ class Registry:
         asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
         quiet_since_s = now_s - MEMBER_SILENCE_S + 2 * SWEEP_S
         silent = {
-            session.array
-            for session in self._sessions.values()
-            if fair and now_s - session.heard_s > MEMBER_SILENCE_S
+            one.trainer.array
+            for one in self._sessions.values()
+            if one.trainer is not None and fair and now_s - one.heard_s > MEMBER_SILENCE_S
         }
         for share in self._shares.values():
             share.messages, share.counted_s = 0, now_s
@@ -283,7 +342,7 @@ class Registry:
             session.swept()
             if not fair:
                 session.heard_s = max(session.heard_s, now_s - SWEEP_S)
-            elif session.array < 0:
+            elif session.trainer is None:
                 passed_s = now_s - session.opened_s
                 if not session.who and passed_s > FIRST_LINE_S:
                     session.give_up("mute", "it has not said what it wants")
@@ -291,36 +350,8 @@ class Registry:
                     session.give_up("unproven", "it has not proved whose it is")
             # With a silent one those who are about as silent: if this host was cut off, and none of
             # them was told of a loss, all can go on when they are back.
-            elif session.array in silent and session.heard_s < quiet_since_s:
+            elif session.trainer.array in silent and session.heard_s < quiet_since_s:
                 session.give_up("silent", "it has fallen silent")
-
-
-def _give_way(session: Session) -> None:
-    session.give_up("too_many", "too many connections have not proven anything yet")
-
-
-class _Running:
-    """A run, its user's share, its timer, and what those wait for who ask for a planned leave."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.share = Share(-1, _now_s())  # until a member has come
-        self.outputs: deque[Output] = deque()  # not delivered yet
-        self.settled = asyncio.Event()  # replaced at each event
-        self._timer: asyncio.TimerHandle | None = None
-
-    def set_timer(self, due: Callable[[], None]) -> None:
-        due_s = self.run.due_s()
-        if self._timer is not None and self._timer.when() == due_s:
-            return
-        self.cancel_timer()
-        if due_s < math.inf:
-            self._timer = asyncio.get_running_loop().call_at(due_s, due)
-
-    def cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def _now_s() -> float:

@@ -9,12 +9,16 @@ state        it is so while                      what is due
 ===========  ==================================  ==================================================
 nobody       nobody is in a generation           ``_gather``: those that are ready form the first
                                                  one when they are as many as the plan gives, or
-                                                 after a time limit; never while anybody is away
+                                                 10 s after the first (1 s if the plan is not
+                                                 known); never while anybody is away
 all train    no change is announced              ``_invite``: a planned change when members are to
-                                                 leave or newcomers may join; a loss or a failure
-                                                 is announced at once, as a change that is not
+                                                 leave, or newcomers are ready and of an allowed
+                                                 number; a loss or a failure is announced at once,
+                                                 as a change that is not planned
 change       a change is announced               ``_reform``: all that stay form the next one when
-                                                 they are ready; who is late is dropped
+                                                 they are ready; who is not ready 300 s after
+                                                 others wait for it is dropped; if nobody stays,
+                                                 nobody is in a generation
 end          the processes of one have ended     nobody joins, and nobody waits for one that is
              well                                lost; all end when the processes of all have
 ===========  ==================================  ==================================================
@@ -26,33 +30,39 @@ nobody has formed another one. It has to be complete before anything else is due
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import InitVar, dataclass, field, replace
 
 from bftrainer_slurm.arrays import format_tasks
 from bftrainer_slurm.keeper.away import Away
+from bftrainer_slurm.keeper.batches import Batches
 from bftrainer_slurm.keeper.failures import Failures
-from bftrainer_slurm.keeper.member import HangUp, Member, Output, Send
 from bftrainer_slurm.keeper.messages import (
+    NOBODY,
+    Batch,
     Change,
     Done,
     Dropped,
+    Engaged,
     Finished,
     Finishing,
     FromKeeper,
     FromMember,
     Generation,
+    HangUp,
     Held,
     Identity,
     Leave,
+    Left,
     Measured,
+    Output,
     Peer,
     Ready,
     Released,
     Role,
+    Send,
     StoreAt,
 )
-from bftrainer_slurm.keeper.programs import Programs
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, Note, NoteKind
 from bftrainer_slurm.sizes import ANY, Sizes
 
@@ -66,31 +76,52 @@ ADOPT_S = 10.0  # who does not come back this long after the first of its genera
 LATE = "not ready in time"
 ANOTHER = "another process has taken this place"
 WITHOUT_YOU = "the others have gone on without you"
+_NONE = Generation(0, 0, 0, None, ())
+_MOST_FINISHED = 100  # that are remembered, the newest: members come late to those alone
+
+
+@dataclass(slots=True)
+class Member:
+    """One agent's connection. ``rank`` is its rank in the current generation, if any."""
+
+    key: int
+    identity: Identity
+    rank: int | None = None
+    ready: Ready | None = None
+    leaving: bool = False
+    finishing: bool = False  # its processes have ended well, and it waits for the others'
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the next generation waits for it, if a change was announced."""
+        return self.rank is not None and self.ready is None and not self.leaving
 
 
 @dataclass(slots=True)
 class Rendezvous:
-    """The agents of one run, one for each element.
+    """One attempt of a trainer: its agents, one for each element, and its ``batches``.
 
     A generation has one of the allowed ``sizes``: the other members wait, as newcomers do. None is
-    the first while anybody is ``away``. ``orphaned`` says whether the batch script runs nowhere any
-    more, as its node was lost.
+    the first while anybody is ``away``. ``hold_until_s``: until then members may come back of whom
+    even the controller knows nothing.
     """
 
-    out: list[Output]
-    away: Away
     want: int = 0  # nodes that the plan gives it now; 0: not known
+    hold_until_s: InitVar[float] = 0.0
     sizes: Sizes = ANY
-    orphaned: Callable[[], bool] = lambda: False
-    members: dict[int, Member] = field(default_factory=dict)  # by key, as they joined
-    number: int = 0  # of the current generation
-    finished: Programs = field(default_factory=Programs)
+    out: list[Output] = field(default_factory=list)
+    connected: dict[int, Identity] = field(default_factory=dict)  # all, by key; some may be out
+    members: dict[int, Member] = field(default_factory=dict)  # agents, by key, as they joined
+    away: Away = field(init=False)
+    batches: Batches = field(init=False)
+    generation: Generation = _NONE  # the current one, as rank 0 was told of it
+    # What the batch script has run to a good end, each with the tasks that are through with it: who
+    # comes later is told so, and does not begin the training again.
+    finished: dict[str, set[int]] = field(default_factory=dict)
     _highest: int = 0  # the highest number of any generation so far
-    _size: int = 0  # nodes of the current generation as it began
     _change: Change | None = None  # that was announced, and has led to no generation yet
     _late_s: float = math.inf  # when who is not ready for it is late
-    _offering: Generation | None = None  # waits for rank 0's store
-    _offer_until_s: float = math.inf
+    _store_until_s: float = math.inf  # when rank 0's store is late, if the others wait for it
     _theirs: bool = True  # the current generation, if any, is an earlier keeper's
     _missing: set[int] = field(default_factory=set)  # its ranks that have not come back
     _missing_until_s: float = math.inf  # when these are lost
@@ -100,14 +131,25 @@ class Rendezvous:
     _awaited: Member | None = None  # it was not ready at the last look
     _wait_until_s: float = math.inf  # then something is due without any event
 
+    def __post_init__(self, hold_until_s: float) -> None:
+        self.away = Away(self.out, hold_until_s)
+        self.batches = Batches(self.out, self.away, self.connected, lambda: self.trains_on)
+
     # Events.
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
         """A member has proven who it is; ``held`` is its generation, if it comes back."""
+        self.away.array = identity.array
+        self.connected[key] = identity
+        if identity.role is Role.BATCH:
+            self.batches.join(key, identity)
+            return
+        self.batches.tick(now_s)
+        was_away = bool(self.away)
         member, before = Member(key, identity), self._at(identity.task)
         self.members[key] = member
-        if held is None:
-            self.finished.join(identity)
+        if held is None and identity.task in self.finished.get(identity.program, ()):
+            del self.finished[identity.program]  # the script runs once more
         if held is not None and self._is_in(held, before, identity, now_s):
             if before is not None:
                 del self.members[before.key]
@@ -119,87 +161,145 @@ class Rendezvous:
             if held is not None:
                 self._send(member, Dropped(WITHOUT_YOU))
             self.away.again(identity.task, now_s)
-        self.tick(now_s)
+        self._settle(was_away, now_s)
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
-        """A member has sent a message. One that no longer matters is ignored, and costs nothing."""
-        member = self.members.get(key)
-        if member is None:
-            return
+        """A member has said something. What no longer matters is ignored, and costs nothing."""
+        was_away = bool(self.away)
+        match message:
+            case Batch():
+                self.batches.hear(key, message, now_s)
+            case Left() if (who := self.connected.get(key)) is not None:
+                self.lose(key, now_s)  # it has joined, if this is another keeper than it left
+                self.away.back(who.task, Role.AGENT)
+                self.out.append(Note(NoteKind.LEFT, who.array, who.task, who.node))
+            case _:
+                member = self.members.get(key)
+                if member is None or not self._take(member, message, now_s):
+                    return
+        self._settle(was_away, now_s)
+
+    def _take(self, member: Member, message: FromMember, now_s: float) -> bool:
+        """Take what an agent says; return whether anything may be due now."""
         match message:
             case Ready() if message != member.ready:
                 self._take_ready(member, message, now_s)
-                if member.rank is not None and self._waits_for_another():
-                    return  # if a thousand get ready one by one, only the last one matters
+                # If a thousand get ready one by one, only the last one matters.
+                return member.rank is None or not self._waits_for_another()
             case Leave():
                 self._send(member, Released())
                 self._remove(member, "leave", now_s)
                 self.away.back(member.identity.task, Role.AGENT)
             case Finishing():
                 member.finishing = True
-                self.finished.end(member.identity)
+                self._end(member.identity.program)
             case Done():
                 self._finish(member)
+            case StoreAt(endpoint, generation):
+                self._stored(member, endpoint, generation)
             case Measured():
                 steps = dict(message.measures).get("steps")
                 if steps is not None:
                     self._failures.stepped(steps)
-                return
-            case StoreAt(endpoint, generation):
-                self._stored(member, endpoint, generation)
+                return False
             case _:
-                return
-        self.tick(now_s)
+                return False
+        return True
 
     def lose(self, key: int, now_s: float) -> None:
         """A connection has ended without ``done``."""
+        self.connected.pop(key, None)
+        self.batches.lose(key, now_s)
         if (member := self.members.get(key)) is not None:
             self._lose(member, now_s)
-            self.tick(now_s)
+            self._look(now_s)
+        if self.batches.beside and not self._tasks(Role.AGENT):
+            self.finished.clear()
+
+    def own(self, want: int, sizes: Sizes, engaged: Engaged, now_s: float) -> None:
+        """The plan gives the trainer this many nodes (0: not known); it may have these sizes.
+
+        Those who are ``engaged``, by an earlier keeper, and have no connection are away.
+        """
+        if engaged != NOBODY:
+            if self._theirs and engaged.generation > self._highest and not self._serving():
+                self._highest = engaged.generation  # its members may come back
+                self.generation = replace(_NONE, number=self._highest)
+            for task in engaged.tasks - self._tasks(Role.AGENT):
+                self.away.engage(task, Role.AGENT, now_s)
+            for task in {engaged.leader} - {-1} - self._tasks(Role.BATCH):
+                self.away.engage(task, Role.BATCH, now_s)
+        self.want, self.sizes = want, sizes
+        self.batches.tick(now_s)
+        self._look(now_s)
 
     def part(self, tasks: Collection[int], now_s: float) -> None:
         """These tasks are to leave at the next boundary."""
         for member in self._of(tasks):
             member.leaving = True
-        self.tick(now_s)
+        self._look(now_s)
 
     def lose_task(self, task: int, now_s: float) -> None:
         """Slurm says that this task is gone."""
         for member in self._of((task,)):
             self._drop(member, "Slurm says that this element has ended", now_s)
         self.away.gone(task)
-        self.tick(now_s)
+        self.batches.lose_task(task, now_s)
+        self._look(now_s)
 
-    def resume(self, generation: int) -> None:
-        """An earlier keeper has formed this generation; its members may come back."""
-        if self._theirs and generation > self._highest and not self._serving():
-            self.number = self._highest = generation
+    def end(self) -> None:
+        """The run is over: drop all members."""
+        for key in self.connected:
+            self.out += [Send(key, Dropped("the run has ended")), HangUp(key)]
+        self.members.clear()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether anybody is connected, or away."""
+        return bool(self.connected) or bool(self.away)
 
     def holds(self, tasks: Collection[int]) -> bool:
         """Whether a member of these tasks is still here."""
         return bool(self._of(tasks))
 
+    def outputs(self) -> list[Output]:
+        """Return the outputs of all events since the last call."""
+        out = self.out.copy()
+        self.out.clear()
+        return out
+
     # Time.
 
     def tick(self, now_s: float) -> None:
         """Do what is due."""
+        self.away.tick(now_s)
+        self.batches.tick(now_s)
+        self._look(now_s)
+
+    def due_s(self) -> float:
+        """Return when ``tick`` has something to do, if no event comes before."""
+        return min(self._failures.due_s(), self._wait_until_s, self.away.due_s())
+
+    def _settle(self, was_away: bool, now_s: float) -> None:
+        """Look what is due; where nobody is away any more, batch tasks that waited begin, too."""
+        if was_away and not self.away:
+            self.batches.tick(now_s)
+        self._look(now_s)
+
+    def _look(self, now_s: float) -> None:
         self._wait_until_s = math.inf
         while (failure := self._failures.certain(now_s)) is not None:
             self.out.append(failure)
-        if self._is_time(self._missing_until_s, now_s):
-            self._await_nobody()
+        if self._missing and self._is_time(self._missing_until_s, now_s):
+            self._missing.clear()
             self._interrupt("loss", now_s)
-        if self._offering is not None and self._is_time(self._offer_until_s, now_s):
+        if self._is_time(self._store_until_s, now_s):
             for member in [one for one in self.members.values() if one.rank == 0]:
                 self._drop(member, "opened no store in time", now_s)
         while late := self._late(now_s):
             for member in late:
                 self._drop(member, LATE, now_s)
         self._advance(now_s)
-
-    def due_s(self) -> float:
-        """Return when ``tick`` has something to do, if no event comes before."""
-        return min(self._failures.due_s(), self._wait_until_s)
 
     def _is_time(self, due_s: float, now_s: float) -> bool:
         """Return whether something is due; if not, ``tick`` is called when it is."""
@@ -249,8 +349,8 @@ class Rendezvous:
 
     def _gather(self, now_s: float) -> None:
         """Nobody is in a generation: form one when enough are ready, or after a time limit."""
-        self._change = self._offering = None
-        self._await_nobody()
+        self._change, self._store_until_s = None, math.inf
+        self._missing.clear()
         self._release_leavers()
         due_s = GATHER_S if self.want else GATHER_UNKNOWN_S
         if self._first_ready_s <= now_s:
@@ -269,7 +369,7 @@ class Rendezvous:
 
     def _invite(self, now_s: float) -> None:
         """No change is announced: announce one if members leave or newcomers may join."""
-        if self._offering is not None or not self._is_time(self._others_until_s(), now_s):
+        if self._store_until_s < math.inf or not self._is_time(self._others_until_s(), now_s):
             return
         if any(member.leaving for member in self._serving()):
             self._announce(True, "leave", now_s)
@@ -289,7 +389,7 @@ class Rendezvous:
         if self._awaited is not None:
             return
         staying = [member for member in self._serving() if not member.leaving]
-        if self._failures.in_vain and self.orphaned():
+        if self._failures.in_vain and self.batches.orphaned:
             for member in list(self.members.values()):
                 self._dismiss(member, Finished(code=1))
         elif not staying:
@@ -325,65 +425,60 @@ class Rendezvous:
             member.rank = None
         if not in_order:
             return  # they are too few: all wait for more
-        self.number = self._highest = self._highest + 1
-        self._size, self._theirs = len(in_order), False
+        self._highest, self._theirs = self._highest + 1, False
         for rank, member in enumerate(in_order):
             member.rank = rank
         told = tuple(Peer(one.identity.task, one.identity.node) for one in in_order)
-        self._offering = Generation(self.number, 0, len(in_order), None, told)
+        self.generation = Generation(self._highest, 0, len(in_order), None, told)
         in_order[0].ready = None
-        self._send(in_order[0], self._offering)
+        self._send(in_order[0], self.generation)
         self._tell_reformed()
         self.away.went_on({peer.task for peer in told})
-        self._offer_until_s = now_s + STORE_S
-        self._is_time(self._offer_until_s, now_s)
+        self._store_until_s = now_s + STORE_S
+        self._is_time(self._store_until_s, now_s)
         self._failures.began()
 
     def _stored(self, member: Member, endpoint: str, number: int) -> None:
         """Rank 0 has opened its store: tell the others."""
-        offering = self._offering
-        if offering is None or member.rank != 0 or number != offering.number:
+        if self._store_until_s == math.inf or (member.rank, number) != (0, self.generation.number):
             return
-        self._offering = None
+        self._store_until_s = math.inf
         for other in self._serving():
             if other.rank:
                 other.ready = None
-                self._send(other, replace(offering, rank=other.rank, store=endpoint))
+                self._send(other, replace(self.generation, rank=other.rank, store=endpoint))
 
     def _is_in(self, held: Held, before: Member | None, who: Identity, now_s: float) -> bool:
         """Whether a member has its place in the generation that it holds, as that still counts."""
         ended = who.program in self.finished or self._serving()
-        if (self._theirs and held.generation > self.number) or (
-            held.generation == self.number and not ended
+        if (self._theirs and held.generation > self.generation.number) or (
+            held.generation == self.generation.number and not ended
         ):  # nobody has formed another one
             for one in self._serving():  # back from an older one, it had lost the others
                 self.away.lost(one.identity, now_s)
                 self._dismiss(one, Dropped(WITHOUT_YOU))
                 self.out.append(HangUp(one.key))
-            self.number, self._size, self._change = held.generation, held.world, None
+            self.generation = Generation(held.generation, 0, held.world, None, ())
+            self._change, self._store_until_s = None, math.inf
             self._theirs, self._missing = True, set(range(held.world))
             self._missing_until_s = now_s + ADOPT_S
         self._highest = max(self._highest, held.generation)
         same = before is not None and before.rank == held.rank  # its new connection
-        return held.generation == self.number and (held.rank in self._missing or same)
+        return held.generation == self.generation.number and (held.rank in self._missing or same)
 
     def _come_back(self, member: Member, held: Held) -> None:
         member.rank = held.rank
         self.away.back(member.identity.task, Role.AGENT)
         if self._change is not None:
             self._send(member, self._change)
-        self._missing.discard(held.rank)
-        if not self._missing and self._missing_until_s < math.inf:
-            self._await_nobody()
+        if self._missing == {held.rank}:
             self._tell_reformed()
-
-    def _await_nobody(self) -> None:
-        self._missing, self._missing_until_s = set(), math.inf
+        self._missing.discard(held.rank)
 
     def _tell_reformed(self) -> None:
         """Tell the controller of a new generation."""
         serving = self._serving()
-        measures = {"generation": float(self.number), "nodes": float(len(serving))}
+        measures = {"generation": float(self.generation.number), "nodes": float(len(serving))}
         if self._launcher:
             measures["launcher"] = float(LAUNCHERS.index(self._launcher))
         tasks = format_tasks(one.identity.task for one in serving)
@@ -400,9 +495,9 @@ class Rendezvous:
         has_failed = ready.cause == "failed" or (ready.error != "" and ended)
         if has_failed and member.rank is not None and not self._ends:
             who = member.identity
-            on = (("nodes", float(self._size)),)
+            on = (("nodes", float(self.generation.world)),)
             note = Note(NoteKind.FAILED, who.array, who.task, who.node, on, ready.error)
-            self._failures.failed(note, now_s, explained=self.orphaned())
+            self._failures.failed(note, now_s, explained=self.batches.orphaned)
         member.ready = ready
         self.away.back(member.identity.task, Role.AGENT)
         self._launcher = ready.launcher or self._launcher
@@ -413,7 +508,7 @@ class Rendezvous:
         """End the generation at once, unless that was announced already."""
         if self._ends:
             return
-        self._offering = None
+        self._store_until_s = math.inf
         if why != "failure":
             self._failures.lost(now_s)
         if self._change is None or self._change.planned:
@@ -435,8 +530,14 @@ class Rendezvous:
         self.away.back(who.task, Role.AGENT)
         self.out.append(Note(NoteKind.FINISHED, who.array, who.task))
         if not member.finishing:
-            self.finished.end(who)
-        self.finished.leave(who)
+            self._end(who.program)
+        self.finished.get(who.program, set()).add(who.task)
+
+    def _end(self, program: str) -> None:
+        """A program has come to a good end in an element."""
+        self.finished.setdefault(program, set())
+        while len(self.finished) > _MOST_FINISHED:
+            del self.finished[next(iter(self.finished))]
 
     @property
     def trains_on(self) -> bool:
@@ -480,6 +581,10 @@ class Rendezvous:
 
     def _of(self, tasks: Collection[int]) -> list[Member]:
         return [member for member in self.members.values() if member.identity.task in tasks]
+
+    def _tasks(self, role: Role) -> set[int]:
+        """Return the tasks that are connected in this role."""
+        return {who.task for who in self.connected.values() if who.role is role}
 
     def _at(self, task: int) -> Member | None:
         return next(iter(self._of((task,))), None)

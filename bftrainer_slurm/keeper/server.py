@@ -14,12 +14,13 @@ import time
 from collections.abc import Hashable
 from pathlib import Path
 
-from bftrainer_slurm.keeper import messages, relay
-from bftrainer_slurm.keeper.away import Engaged
-from bftrainer_slurm.keeper.disclosure import disclosed
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper import messages
+from bftrainer_slurm.keeper.credentials import CredentialError, Gate
+from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD, disclosed
+from bftrainer_slurm.keeper.home import READER_SOCKET
 from bftrainer_slurm.keeper.limits import Places, address_of
 from bftrainer_slurm.keeper.messages import FromController, encode, parse_from_controller
+from bftrainer_slurm.keeper.munge import Munge
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -32,8 +33,6 @@ from bftrainer_slurm.keeper.protocol import (
     write_line,
 )
 from bftrainer_slurm.keeper.registry import MANY_FILES, Registry
-from bftrainer_slurm.keeper.session import Session
-from bftrainer_slurm.sizes import Sizes
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,12 @@ ACCEPTED_AT_ONCE = 16
 BACKLOG = 1_024  # connections that wait in the kernel
 MAX_ASKING, MAX_ASKING_OF_ONE = 100, 10  # requests for the history; two are answered at a time
 NOBODY = -1  # a reader of the status who has not said who they are
+READER_S = 20.0  # the reader itself gives up before
 _PIECE = 64 * 1024
+_NO_READER = (
+    b'{"error":"no reader answers for the history: on the controller\'s host, '
+    b"run 'systemctl enable --now bftrainer-reader', or 'bftrainer reader'\"}"
+)
 
 
 class Keeper:
@@ -63,7 +67,8 @@ class Keeper:
         files: int = MANY_FILES,
         folder: Path | None = None,
     ) -> None:
-        self.registry = Registry(gate, self._tell, hold_s, files)
+        self.registry = Registry(gate, self._tell, self.serve, hold_s, files)
+        self._munge = Munge(gate.munge_socket)
         self._identity = os.urandom(8).hex()
         self._notes = Notes()
         self._news = asyncio.Event()  # replaced at each note
@@ -77,30 +82,30 @@ class Keeper:
     async def listen(self, host: str, port: int) -> asyncio.Server:
         """Accept connections, few at a time, so that a flood of them leaves time for members."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self.entrance, host, port, backlog=ACCEPTED_AT_ONCE)
+        server = await loop.create_server(
+            self.registry.session, host, port, backlog=ACCEPTED_AT_ONCE
+        )
         for listener in server.sockets:
             with listener.dup() as same:
                 same.listen(BACKLOG)
         return server
-
-    def entrance(self) -> Session:
-        """Return what takes a new connection."""
-        return self.registry.session(self.serve)
 
     def announced(self) -> None:
         """Pass on that something was submitted."""
         self._tell(Note(NoteKind.ANNOUNCED))
 
     async def serve(
-        self, proven: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        line: bytes,
+        proven: bool,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
-        """Answer one connection: one request, and to ``Watch`` a stream of notes.
+        """Answer one request, and ``Watch`` with a stream of notes.
 
         ``proven``: it is the controller's.
         """
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                line = await reader.readline()
             try:
                 if proven:
                     await self._obey(parse_from_controller(line), reader, writer)
@@ -137,18 +142,12 @@ class Keeper:
         self, request: FromController, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Do what the controller asks, and answer it."""
-        trainers, done = self.registry.gate.trainers, True
+        done = True
         match request:
-            case messages.Own(array, uid, want, only, step, without, generation, tasks, leader):
-                engaged = Engaged(generation, frozenset(tasks), leader)
-                self.registry.own(array, uid, want, Sizes(only, step, without), engaged)
-            case messages.Tell(array, "begins"):
-                trainers.told(array).begin()
-            case messages.Tell(array, "finished"):
-                trainers.told(array).finished = True
-            case messages.Tell(array):
-                trainers.told(array).end()
-                self.registry.end(array)
+            case messages.Own(array, uid, want, sizes, engaged):
+                self.registry.own(array, uid, want, sizes, engaged)
+            case messages.Tell(array, what):
+                self.registry.told(array, what)
             case messages.Part(array, tasks):
                 done = await self.registry.part(array, set(tasks))
             case messages.Lost(array, task):
@@ -163,27 +162,47 @@ class Keeper:
             writer.write(encode(messages.Answer(done)))
 
     async def _reader(self, proof: list[str]) -> int:
-        """Return the id of the user who asks, or ``NOBODY``."""
-        return await self.registry.gate.reader(proof[0]) if proof else NOBODY
+        """Return the id of the user who asks, or ``NOBODY``. Raises ProtocolError."""
+        if not proof:
+            return NOBODY
+        try:
+            said, uid = await asyncio.to_thread(self._munge.decode, proof[0])  # it takes time
+        except CredentialError as error:
+            raise ProtocolError(str(error), "bad_proof") from error
+        if said != STATUS_PAYLOAD:
+            raise ProtocolError("the credential is for something else", "bad_proof")
+        return uid
 
     async def _past_for(self, what: str, since_s: int, user: int, who: Hashable) -> bytes:
-        """Return what a user may see of the history, as the reader says."""
+        """Return what a user may see of the history.
+
+        The keeper knows who asks; the reader, which listens in the state folder, knows the history,
+        and can be slow without harm to members.
+        """
         if self._folder is None or not what.isalnum():
             raise ProtocolError("not a question about the history")
-        everything = user in (0, os.getuid())
-        with self._asking.one(who):
-            async with self._reads:
-                asker = None if everything else user
-                return await relay.asked(self._folder, what, since_s, asker)
+        path = f"/history/{what}?since={since_s}"
+        if user not in (0, os.getuid()):
+            path += f"&user={user}"
+        with self._asking.one(who), contextlib.suppress(OSError, TimeoutError):
+            async with self._reads, asyncio.timeout(READER_S):
+                reader, writer = await asyncio.open_unix_connection(self._folder / READER_SOCKET)
+                try:
+                    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode("ascii"))
+                    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+                finally:
+                    writer.close()
+                if head.startswith(b"HTTP/") and body:
+                    return body
+        return _NO_READER
 
     def _status_for(self, user: int) -> bytes:
         """Return what a user may see of the status; made when asked for, once for each status."""
         if user in (0, os.getuid()):
             return self._status
         if user not in self._disclosed:
-            gate = self.registry.gate
             self._disclosed[user] = disclosed(
-                self._status, lambda array: user != NOBODY and gate.user(array) == user
+                self._status, lambda array: user != NOBODY and self.registry.user(array) == user
             )
         return self._disclosed[user]
 

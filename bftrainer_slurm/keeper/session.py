@@ -25,27 +25,24 @@ from bftrainer_slurm.keeper.protocol import (
 )
 
 if TYPE_CHECKING:
-    from bftrainer_slurm.keeper.registry import Registry
+    from bftrainer_slurm.keeper.registry import Registry, Trainer
 
 MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; a member with more is dropped
 _VERSIONS = f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
 
-# Takes over a connection; the flag: the controller has proven that it is its own.
-Serve = Callable[[bool, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+# Takes over a connection with its first request, which is the controller's if that is true.
+Serve = Callable[[bytes, bool, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Session(asyncio.Protocol):
-    """One connection; ``array`` is -1 until it is a member's.
-
-    ``who`` is proven if ``proven``. ``serve`` takes over what is no trainer's process.
-    """
+    """One connection; it has no ``trainer`` until it is a member's. ``who`` may be ``proven``."""
 
     address: str  # from ``connection_made`` on
 
-    def __init__(self, registry: Registry, key: int, serve: Serve) -> None:
+    def __init__(self, registry: Registry, key: int) -> None:
         self.key = key
-        self.array = -1
+        self.trainer: Trainer | None = None
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
         self.share = Share(-1, self.opened_s)  # a share of its own until its user is known
         self.progress_s = -math.inf
@@ -53,7 +50,6 @@ class Session(asyncio.Protocol):
         self.proven = False
         self._wanted = b""  # the line that proves it
         self._messages = self._kept = 0
-        self._serve = serve
         self._registry = registry
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -87,10 +83,10 @@ class Session(asyncio.Protocol):
         self._count_kept()
         self._registry.closed(self)
 
-    def belong_to(self, share: Share, array: int) -> None:
-        """It is a member of this user's trainer."""
-        share.add(array)
-        self.array, self.share = array, share
+    def belong_to(self, trainer: Trainer) -> None:
+        """It is a member of this trainer."""
+        self.trainer, self.share = trainer, trainer.share
+        self.share.add(trainer.array)
         self.share.kept += self._kept
 
     def swept(self) -> None:
@@ -169,14 +165,16 @@ class Session(asyncio.Protocol):
             self.give_up("flood", why)
             return
         try:
-            if self.proven:
+            if self.proven and self.who == CONTROLLER:
+                self._hand_over(line)
+            elif self.proven:
                 self._registry.heard(self, line)
             elif self.who:
                 self._check(line)
             else:
                 self._begin(line)
         except ProtocolError as error:
-            refuse = self._turn_away if self.array < 0 else self.give_up
+            refuse = self._turn_away if self.trainer is None else self.give_up
             refuse(error.kind, str(error))
 
     def _begin(self, line: bytes) -> None:
@@ -185,8 +183,7 @@ class Session(asyncio.Protocol):
             case ["hello", version, who, nonce] if version == str(VERSION):
                 if not NONCE.fullmatch(nonce):
                     raise ProtocolError("not a hello")
-                secret = self._registry.gate.secret(who)
-                self._registry.check_place()
+                secret = self._registry.secret(who)
                 answer, self._wanted = challenge(secret, who, nonce)
                 self.who = who
                 self._write(answer)
@@ -197,25 +194,24 @@ class Session(asyncio.Protocol):
                 self._refuse("version", _VERSIONS)
                 self.hang_up()
             case _:
-                self._hand_over(line + b"\n", MAX_LINE)
+                self._hand_over(line)
 
     def _check(self, line: bytes) -> None:
         """Take the line that shall prove who speaks."""
         if not hmac.compare_digest(line, self._wanted):
             raise ProtocolError("the proof is wrong", "bad_proof")
         self.proven, self._longest = True, MAX_MESSAGE
-        if self.who == CONTROLLER:
-            self._hand_over(b"", MAX_MESSAGE)
 
-    def _hand_over(self, taken: bytes, longest: int) -> None:
+    def _hand_over(self, request: bytes) -> None:
         """Let ``serve`` have the connection: for this session it has ended."""
-        transport, said = self._transport, taken + self._buffer
+        transport, more = self._transport, bytes(self._buffer)
         if transport is None:
             return
         self._end()
-        reader = asyncio.StreamReader(limit=longest)
-        protocol = asyncio.StreamReaderProtocol(reader, partial(self._serve, self.proven))
+        reader = asyncio.StreamReader(limit=MAX_LINE)  # a stranger may send on without end
+        serve = partial(self._registry.serve, request, self.proven)
+        protocol = asyncio.StreamReaderProtocol(reader, serve)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        if said:
-            protocol.data_received(said)
+        if more:
+            protocol.data_received(more)

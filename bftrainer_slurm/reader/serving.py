@@ -16,8 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import read_address, read_token
-from bftrainer_slurm.keeper.relay import SOCKET
+from bftrainer_slurm.keeper.home import READER_SOCKET, read_address, read_token
 from bftrainer_slurm.reader.facts import Facts
 from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.while_in_charge import place_to_work
@@ -92,7 +91,7 @@ def listener(host: str, port: int) -> socket.socket:
 
 def own_socket(folder: Path) -> socket.socket:
     """Listen on the socket in the state folder, which nobody else can open."""
-    path = folder / SOCKET
+    path = folder / READER_SOCKET
     path.unlink(missing_ok=True)
     own = socket.socket(socket.AF_UNIX)
     own.bind(str(path))

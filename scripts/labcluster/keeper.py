@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import read_secret, secret_of_job
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import Means, read_secret, secret_of_job
 from bftrainer_slurm.keeper.home import find_or_start, own_secret, read_address, read_token
 from scripts.labcluster.processes import Daemon, daemon_of, end, send
 

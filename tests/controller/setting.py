@@ -10,7 +10,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
+from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.greedy import greedy_shares

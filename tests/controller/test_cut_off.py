@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.replay.slurm import HELD

@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
+from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import BackfillPass, ElementId, ElementState, WaitingJob
 from bftrainer_slurm.replay.slurm import (

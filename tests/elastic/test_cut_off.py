@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper.away import Engaged
 from bftrainer_slurm.keeper.home import find_or_start
+from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any, cast
 
-from bftrainer_slurm.keeper.credentials import proof
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.credentials import Gate, proof
 from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode, parse_from_keeper
 from bftrainer_slurm.keeper.protocol import MAX_ANSWER, VERSION
 from bftrainer_slurm.keeper.server import Keeper
@@ -41,7 +41,7 @@ def conversation(data: bytes) -> None:
 
 
 async def _talk(steps: list[bytes], loop: _Loop) -> None:
-    keeper = Keeper(Gate("token", _KEY, one_user=True))
+    keeper = Keeper(Gate("token", _KEY, only_user=os.getuid()))
     keeper.registry.own(_ARRAY, 0, 2)
     lines = [_Line(keeper, number) for number in range(CONNECTIONS)]
     for step in steps:
@@ -100,7 +100,7 @@ class _Line:
 
     def _proof(self, wire: _Wire, who: str) -> bytes:
         """A good proof, if the keeper has been asked for a challenge and nothing else."""
-        secret, words = self._keeper.registry.gate.secret(who), wire.first.split()
+        secret, words = self._keeper.registry.secret(who), wire.first.split()
         answer = words[1].decode() if words[:1] == [b"challenge"] else ""
         return f"proof {proof(secret, 'client', who, _NONCE, answer)}\n".encode()
 
@@ -112,7 +112,7 @@ class _Line:
     def _connected(self) -> _Wire:
         if self._wire is None or self._wire.is_closing():
             self._wire = _Wire()
-            self._wire.connect(self._keeper.entrance())
+            self._wire.connect(self._keeper.registry.session())
         return self._wire
 
 

@@ -14,8 +14,7 @@ from itertools import islice
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from bftrainer_slurm.keeper.credentials import secret_of_job
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.credentials import Gate, secret_of_job
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Generation, Identity, Role
 from bftrainer_slurm.keeper.protocol import Note
@@ -91,7 +90,7 @@ def keeper_inside(
     thread.start()
 
     async def begin() -> tuple[asyncio.Server, Registry]:
-        keeper = Keeper(gate or Gate(TOKEN, KEY, one_user=True))
+        keeper = Keeper(gate or Gate(TOKEN, KEY, only_user=os.getuid()))
         server = await keeper.listen("127.0.0.1", port)
         if send_buffer:  # accepted connections have what the listener has
             server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -7,24 +7,24 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.arrays import parse_tasks
-from bftrainer_slurm.keeper.away import Engaged
-from bftrainer_slurm.keeper.member import HangUp, Send
 from bftrainer_slurm.keeper.messages import (
     Change,
     Dropped,
+    Engaged,
     FromKeeper,
     Generation,
+    HangUp,
     Held,
     Identity,
     Left,
     Ready,
     Released,
     Role,
+    Send,
     StoreAt,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
-from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.sizes import ANY, Sizes
 
 
@@ -102,7 +102,7 @@ class World:
     """A rendezvous, its members, and virtual time."""
 
     def __init__(self, want: int = 0, sizes: Sizes = ANY) -> None:
-        self.run = Run(want, sizes=sizes)
+        self.run = Rendezvous(want, sizes=sizes)
         self.engaged = Engaged()  # what the controller knows of it
         self.now_s = 0.0
         self.keys = self.said = 0
@@ -110,10 +110,6 @@ class World:
         self.members: dict[int, tuple[object, ...]] = {}
         self.ranks: dict[int, dict[int, Process]] = {}
         self.notes: list[Note] = []
-
-    @property
-    def rendezvous(self) -> Rendezvous:
-        return self.run.rendezvous
 
     def start(self, task: int) -> Process:
         """Start the agent of an element; it connects, and is not warm yet."""
@@ -164,8 +160,8 @@ class World:
         for process in self.processes:
             process.connected = False
             process.inbox.clear()
-        want, sizes = self.rendezvous.want, self.rendezvous.sizes
-        self.run = Run(want, sizes=sizes)
+        want, sizes = self.run.want, self.run.sizes
+        self.run = Rendezvous(want, sizes=sizes)
         self.run.own(want, sizes, self.engaged, self.now_s)
         self.deliver()
 
@@ -186,7 +182,7 @@ class World:
         self.deliver()
 
     def part(self, tasks: set[int]) -> None:
-        self.run.rendezvous.part(tasks, self.now_s)
+        self.run.part(tasks, self.now_s)
         self.deliver()
 
     def wait_until(self, time_s: float) -> None:
@@ -195,7 +191,7 @@ class World:
         self.deliver()
 
     def deliver(self) -> None:
-        for output in self.run.take():
+        for output in self.run.outputs():
             match output:
                 case Send(key, message):
                     for process in self.processes:
@@ -237,7 +233,7 @@ class World:
         assert known == generation.members
         assert generation.world == len(generation.members)
         nodes = len({member.node for member in generation.members})
-        assert nodes == self.rendezvous.sizes.up_to(nodes), "only sizes that are allowed"
+        assert nodes == self.run.sizes.up_to(nodes), "only sizes that are allowed"
         peer = generation.members[generation.rank]
         who = process.identity
         assert (peer.task, peer.node) == (who.task, who.node)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.credentials import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret, read_address
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role

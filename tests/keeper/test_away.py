@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.keeper.away import CUT_S, STILL_S, Engaged
-from bftrainer_slurm.keeper.member import Send
+from bftrainer_slurm.keeper.away import CUT_S, STILL_S
 from bftrainer_slurm.keeper.messages import (
     Batch,
     Change,
     Done,
     Dropped,
+    Engaged,
     Finishing,
     Generation,
     Held,
@@ -19,12 +19,13 @@ from bftrainer_slurm.keeper.messages import (
     Left,
     Ready,
     Role,
+    Send,
     StoreAt,
     Turn,
     Waits,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.sizes import ANY
 
 STEP = Batch("leads", 0, "c3RlcA==")
@@ -36,7 +37,7 @@ class Site:
 
     def __init__(self, want: int = 0, engaged: Engaged | None = None) -> None:
         self.now_s = 1_000.0
-        self.run = Run(want)
+        self.run = Rendezvous(want)
         self.sent: list[tuple[int, object]] = []
         self.notes: list[Note] = []
         if engaged is not None:
@@ -81,7 +82,7 @@ class Site:
         self.take()
 
     def take(self) -> None:
-        for one in self.run.take():
+        for one in self.run.outputs():
             if isinstance(one, Send):
                 self.sent.append((one.key, one.message))
             elif isinstance(one, Note):

@@ -9,8 +9,7 @@ import pytest
 
 from bftrainer_slurm.keeper.away import Away
 from bftrainer_slurm.keeper.batches import Batches
-from bftrainer_slurm.keeper.member import HangUp, Output, Send
-from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
+from bftrainer_slurm.keeper.messages import Batch, HangUp, Identity, Output, Role, Send, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 LEADS = Batch("leads")
@@ -26,7 +25,7 @@ class World:
     def __init__(self, hold_s: float = 0.0) -> None:
         self.out: list[Output] = []
         self.now_s = 100.0
-        self.away = Away(self.out, self.now_s + hold_s, array=7)
+        self.away = Away(self.out, self.now_s + hold_s if hold_s else 0.0, array=7)
         self.members: dict[int, Identity] = {}
         self.batches = Batches(self.out, self.away, self.members)
 

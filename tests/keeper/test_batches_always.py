@@ -8,11 +8,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
-from bftrainer_slurm.keeper.member import HangUp, Send
-from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
+from bftrainer_slurm.keeper.messages import (
+    NOBODY,
+    Batch,
+    Engaged,
+    HangUp,
+    Identity,
+    Role,
+    Send,
+    Turn,
+)
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.sizes import ANY
 
 MOST = 4
@@ -32,7 +39,7 @@ class Element:
 class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.run = Run(0)
+        self.run = Rendezvous(0)
         self.now_s = 0.0
         self.keys = 0
         self.elements: list[Element] = []
@@ -47,7 +54,7 @@ class AnyOrder(RuleBasedStateMachine):
         return found[number % len(found)] if found else None
 
     def deliver(self) -> None:
-        while outputs := self.run.take():
+        while outputs := self.run.outputs():
             for output in outputs:
                 if isinstance(output, Note) and output.kind is NoteKind.SCRIPT:
                     self.engaged = Engaged(leader=int(dict(output.measures)["leads"]))
@@ -127,7 +134,7 @@ class AnyOrder(RuleBasedStateMachine):
     def the_keeper_restarts(self) -> None:
         for one in self.elements:
             one.connected = False
-        self.run = Run(0)
+        self.run = Rendezvous(0)
         self.run.own(0, ANY, self.engaged, self.now_s)
 
     @rule(seconds=st.sampled_from([0.5, 12.0, 301.0]))

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import JOB_SECRET, secret_of_job
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import JOB_SECRET, Means, secret_of_job
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.stage import REPO
 from tests.keeper import flood

@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer_slurm.controller.publish.keys import secret_of
 from bftrainer_slurm.keeper.__main__ import serve
-from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.credentials import Means
 from bftrainer_slurm.keeper.home import (
     StateError,
     own_secret,

@@ -11,29 +11,18 @@ from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient
 from bftrainer_slurm.keeper.home import read_address
-from bftrainer_slurm.keeper.limits import Waiting, address_of
+from bftrainer_slurm.keeper.limits import address_of, to_evict
 from bftrainer_slurm.keeper.protocol import parse_address
 from scripts.labcluster.waiting import wait_until
 
 
 def test_the_oldest_of_the_greediest_address_goes() -> None:
-    gone: list[int] = []
-    waiting = Waiting(4, gone.append)
-    for key, address in enumerate(["honest", "greedy", "greedy", "greedy", "honest", "other"]):
-        waiting.add(key, address)
-    assert gone == [1, 0]
-    assert len(waiting) == 4
-
-
-def test_who_has_left_takes_no_place() -> None:
-    gone: list[int] = []
-    waiting = Waiting(1, gone.append)
-    for key in range(3):
-        waiting.add(key, "one")
-        waiting.discard(key)
-        waiting.discard(key)
-    assert gone == []
-    assert len(waiting) == 0
+    waiting = dict(enumerate(["honest", "greedy", "greedy", "greedy", "honest", "other"]))
+    gone = []
+    while waiting:
+        gone.append(to_evict(waiting))
+        del waiting[gone[-1]]
+    assert gone == [1, 0, 2, 3, 4, 5]
 
 
 def test_an_address_is_read_off_a_peers_name() -> None:

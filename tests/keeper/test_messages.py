@@ -29,6 +29,7 @@ from bftrainer_slurm.keeper.messages import (
     parse_from_member,
 )
 from bftrainer_slurm.keeper.protocol import VERSION, ProtocolError
+from bftrainer_slurm.sizes import Sizes
 
 WHO = Identity(12, 3, "n3", Role.AGENT, program="ab", step=2)
 FROM_MEMBER: list[tuple[FromMember, str]] = [
@@ -57,14 +58,14 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
 ]
 FROM_CONTROLLER: list[tuple[FromController, str]] = [
     (
-        messages.Own(12, 1001, 4, (2, 4)),
-        '{"own":{"array":12,"uid":1001,"want":4,"only":[2,4],"step":1,"without":[],'
-        '"generation":0,"tasks":[],"leader":-1}}',
+        messages.Own(12, 1001, 4, Sizes((2, 4))),
+        '{"own":{"array":12,"uid":1001,"want":4,"sizes":{"only":[2,4],"step":1,"without":[]},'
+        '"engaged":{"generation":0,"tasks":[],"leader":-1}}}',
     ),
     (
-        messages.Own(12, 1001, 4, generation=5, tasks=(0, 3), leader=3),
-        '{"own":{"array":12,"uid":1001,"want":4,"only":[],"step":1,"without":[],'
-        '"generation":5,"tasks":[0,3],"leader":3}}',
+        messages.Own(12, 1001, 4, engaged=messages.Engaged(5, frozenset({3, 0}), leader=3)),
+        '{"own":{"array":12,"uid":1001,"want":4,"sizes":{"only":[],"step":1,"without":[]},'
+        '"engaged":{"generation":5,"tasks":[0,3],"leader":3}}}',
     ),
     (messages.Tell(12, "ended"), '{"tell":{"array":12,"what":"ended"}}'),
     (messages.Part(12, (0, 1)), '{"part":{"array":12,"tasks":[0,1]}}'),
@@ -97,7 +98,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 11
+    assert VERSION == 12
     readers: list[tuple[Any, Any, str]] = [(parse_from_controller, *one) for one in FROM_CONTROLLER]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]
     readers += [(parse_from_keeper, *one) for one in FROM_KEEPER]

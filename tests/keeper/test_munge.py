@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import CredentialError
+from bftrainer_slurm.keeper.credentials import CredentialError, Gate
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
-from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.munge import Munge
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside

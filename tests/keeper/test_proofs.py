@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import challenge, secret_of_job
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.credentials import Gate, challenge, secret_of_job
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Generation, Identity, Peer, Role, Welcome, encode
+from bftrainer_slurm.keeper.protocol import VERSION
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import TOKEN, Inside, keeper_inside, together
 
@@ -118,7 +118,7 @@ def replayed(keeper: Inside) -> Answer:
 
     def answer(who: str, nonce: str) -> bytes:
         with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
-            connection.sendall(f"hello 11 {who} {'0' * 32}\n".encode())
+            connection.sendall(f"hello {VERSION} {who} {'0' * 32}\n".encode())
             return connection.recv(512)
 
     return answer

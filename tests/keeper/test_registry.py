@@ -10,8 +10,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from bftrainer_slurm.keeper.away import Engaged
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.keeper.protocol import MAX_MESSAGE, VERSION, Note, NoteKind
 from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
 from bftrainer_slurm.keeper.session import MAX_MESSAGES
@@ -239,6 +239,16 @@ def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
         keeper.sweep(MEMBER_SILENCE_S + 0.1, MEMBER_SILENCE_S - 1.9 * SWEEP_S)
         assert later.read_all() == one.read_all() == []
     assert keeper.counts() == {"silent": 2}
+
+
+def test_a_stranger_who_names_a_trainer_and_falls_silent_is_no_member_of_it(
+    keeper: Inside,
+) -> None:
+    with Wire(keeper.port, task=1) as member, Wire(keeper.port, task=2):
+        member.join()
+        keeper.sweep(MEMBER_SILENCE_S - 1.9 * SWEEP_S, MEMBER_SILENCE_S + 0.1)
+        member.say(ping={"number": 1})
+        assert member.read() == {"pong": {"number": 1}}
 
 
 def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.keeper.away import NOBODY
-from bftrainer_slurm.keeper.member import HangUp, Send
+from bftrainer_slurm.keeper import rendezvous
+from bftrainer_slurm.keeper.batches import Batches
 from bftrainer_slurm.keeper.messages import (
+    NOBODY,
     Batch,
     Change,
     Done,
@@ -16,6 +17,7 @@ from bftrainer_slurm.keeper.messages import (
     Finished,
     Finishing,
     Generation,
+    HangUp,
     Held,
     Identity,
     Leave,
@@ -24,15 +26,18 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Released,
     Role,
+    Send,
     StoreAt,
     Turn,
     Waits,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
-from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.sizes import ANY, Sizes
+from scripts.labcluster.stage import REPO
 from tests.keeper.simulated import Process, World
+
+DOCS = REPO / "docs" / "internals" / "keeper.md"
 
 
 def started(tasks: int, sizes: Sizes = ANY) -> World:
@@ -60,6 +65,18 @@ def hear_all(world: World) -> None:
     for process in world.processes:
         while process.alive and process.inbox:
             process.take_message()
+
+
+def test_the_states_in_the_docs_are_those_of_the_code() -> None:
+    code = list[list[str]]()
+    for line in (rendezvous.__doc__ or "").split("===  ===")[-3].splitlines()[1:-1]:
+        cells = [line[:13].strip(), line[13:49].strip(), line[49:].strip()]
+        if cells[0]:
+            code.append(cells)
+        else:
+            code[-1] = [f"{one} {more}".strip() for one, more in zip(code[-1], cells, strict=True)]
+    docs = [row for row in DOCS.read_text().splitlines() if row.count(" | ") == 2]
+    assert [f"| {' | '.join(cells)} |".replace("``", "`") for cells in code] == docs[1:5]
 
 
 # The first generation.
@@ -186,12 +203,12 @@ def test_a_newcomer_that_makes_no_allowed_size_waits() -> None:
 
 
 def test_the_sizes_of_a_run_are_those_of_its_group() -> None:
-    run = Run(4, sizes=SIZES)
+    run = Rendezvous(4, sizes=SIZES)
     for key in (1, 2, 3):
         run.join(key, Identity(12, key, f"n{key}", Role.AGENT), None, 0.0)
         run.hear(key, Ready(), 0.0)
     run.own(3, Sizes(step=3), NOBODY, 1.0)
-    told = [one.message for one in run.take() if isinstance(one, Send)]
+    told = [one.message for one in run.outputs() if isinstance(one, Send)]
     assert [one.world for one in told if isinstance(one, Generation)] == [3]
 
 
@@ -348,6 +365,19 @@ def test_what_fails_at_the_end_of_a_finished_training_does_not_begin_it_again() 
     assert all(note.kind is not NoteKind.FAILED for note in world.notes)
 
 
+def test_the_newest_of_very_many_trainings_are_known_to_have_ended() -> None:
+    run = Rendezvous()
+    identity = Identity(7, 1, "n1", Role.AGENT)
+    for number in range(250):
+        run.join(number, replace(identity, program=f"{number:x}"), None, 0.0)
+        run.hear(number, Done(), 0.0)
+        run.lose(number, 0.0)
+    run.outputs()
+    for number in (149, 150, 249):
+        run.join(number, replace(identity, task=number, program=f"{number:x}"), None, 0.0)
+    assert sent(run) == [(150, Finished()), (249, Finished())]
+
+
 def test_a_batch_script_may_run_a_program_again() -> None:
     world = started(2)
     for one in list(world.processes):
@@ -364,7 +394,7 @@ def test_a_batch_script_may_run_another_program_afterwards() -> None:
     (finished,) = world.processes
     world.run.join(9, replace(finished.identity, program="b"), None, world.now_s)
     world.run.hear(9, Ready(), world.now_s)
-    assert any(isinstance(one, Send) and one.key == 9 for one in world.run._out)
+    assert any(isinstance(one, Send) and one.key == 9 for one in world.run.out)
 
 
 # Leaving.
@@ -376,7 +406,7 @@ def test_a_planned_leave_stops_all_and_releases_the_leaver() -> None:
     world.part({1})
     world.settle(8)
     assert leaver.released
-    assert not world.rendezvous.holds({1})
+    assert not world.run.holds({1})
     assert [world_of(one) for one in others] == [2, 2]
 
 
@@ -408,7 +438,7 @@ def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
     world = started(2)
     waiting = warm(world, 3)
     ticks: list[float] = []
-    monkeypatch.setattr(Rendezvous, "tick", lambda rendezvous, now_s: ticks.append(now_s))
+    monkeypatch.setattr(Rendezvous, "_look", lambda rendezvous, now_s: ticks.append(now_s))
     for message in (Ready("new"), Measured((("steps", 1.0),))):
         world.run.hear(waiting.key, message, world.now_s)
     assert not ticks
@@ -495,7 +525,7 @@ def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() 
     rejoined(world, range(1, 2), generation=9, size=2)
     hear_all(world)
     assert not straggler.connected or straggler.waiting
-    assert world.rendezvous.number == 9
+    assert world.run.generation.number == 9
 
 
 def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
@@ -539,7 +569,7 @@ def test_members_that_were_all_cut_off_go_on_as_they_were() -> None:
 
 def test_a_newcomer_that_is_first_when_all_can_be_heard_again_waits_for_those_who_train() -> None:
     world = started(2)
-    world.rendezvous.want = 3
+    world.run.want = 3
     cut_off(world, world.processes)
     world.wait_until(60.0)
     newcomer = warm(world, 7)
@@ -590,7 +620,7 @@ def test_a_second_connection_of_a_member_takes_the_place_of_its_first() -> None:
     world = started(2)
     before = world.processes[1]
     world.run.join(99, before.identity, Held(1, 1, 2), world.now_s)
-    out = world.run.take()
+    out = world.run.outputs()
     assert HangUp(before.key) in out
     assert not any(isinstance(one, Send) for one in out)
 
@@ -640,7 +670,7 @@ def test_the_first_failure_of_a_generation_is_passed_on_when_nothing_explains_it
 
 def test_the_size_of_the_generation_that_failed_is_told_though_the_next_has_another() -> None:
     world = failing(3)
-    world.rendezvous.sizes = Sizes(without=(3,))
+    world.run.sizes = Sizes(without=(3,))
     world.wait_until(1.9)
     hear_all(world)
     assert world_of(world.processes[0]) == 2
@@ -707,9 +737,11 @@ def test_after_a_generation_that_made_steps_the_next_comes_at_once() -> None:
     assert world.now_s == 0.0
 
 
-def test_what_fails_again_since_the_scripts_node_was_lost_ends_on_all_nodes() -> None:
+def test_what_fails_again_since_the_scripts_node_was_lost_ends_on_all_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = started(2)
-    world.rendezvous.orphaned = lambda: True
+    monkeypatch.setattr(Batches, "orphaned", True)
 
     def fail() -> None:
         for process in world.processes:
@@ -729,8 +761,8 @@ def test_what_fails_again_since_the_scripts_node_was_lost_ends_on_all_nodes() ->
 # A run.
 
 
-def sent(run: Run) -> list[tuple[int, object]]:
-    return [(one.key, one.message) for one in run.take() if isinstance(one, Send)]
+def sent(run: Rendezvous) -> list[tuple[int, object]]:
+    return [(one.key, one.message) for one in run.outputs() if isinstance(one, Send)]
 
 
 def member(task: int) -> Identity:
@@ -741,25 +773,25 @@ def member(task: int) -> Identity:
 def test_who_has_left_says_so_to_this_keeper_or_another_and_the_controller_hears_it(
     another: bool,
 ) -> None:
-    run = Run(want=1)
+    run = Rendezvous(want=1)
     run.join(0, member(1), None, 0.0)
     if not another:
-        run.rendezvous.part({1}, 0.0)
+        run.part({1}, 0.0)
         assert sent(run) == [(0, Released())]
     for _ in range(2):
         run.hear(0, Left(), 0.0)
-    notes = [one for one in run.take() if isinstance(one, Note)]
+    notes = [one for one in run.outputs() if isinstance(one, Note)]
     assert notes == [Note(NoteKind.LEFT, 12, 1, "n1")]
     assert not run.members
 
 
 def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
-    run = Run(want=2)
+    run = Rendezvous(want=2)
     for task in (1, 2):
         run.join(task, member(task), None, 0.0)
         run.hear(task, Ready(), 0.0)
     run.hear(1, StoreAt("n1:1", 1), 0.0)
-    run.take()
+    run.outputs()
     run.hear(2, Left(), 0.0)
     assert sent(run) == [(1, Change(planned=False, why="loss"))]
 
@@ -767,21 +799,21 @@ def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
 @pytest.mark.parametrize("beside", [False, True])
 def test_where_steps_ran_at_the_same_time_none_is_known_to_have_finished(beside: bool) -> None:
     """The first srun of a script that runs again may be another one then."""
-    run = Run(want=1)
+    run = Rendezvous(want=1)
     run.join(0, Identity(12, 1, "n1", Role.BATCH), None, 0.0)
     run.hear(0, Batch("leads", 0, "c3RlcA==", beside=beside), 0.0)
     run.join(1, member(1), None, 0.0)
     run.hear(1, Ready(), 0.0)
     run.hear(1, Done(), 0.0)
     run.lose(1, 0.0)
-    run.take()
+    run.outputs()
     run.join(2, member(2), None, 0.0)
     assert (Finished() in [message for _, message in sent(run)]) is not beside
 
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_at_the_end_of_a_script_its_step_is_stopped_unless_it_has_finished(finished: bool) -> None:
-    run = Run(want=1)
+    run = Rendezvous(want=1)
     for key, doing in ((0, "leads"), (10, "steps")):
         run.join(key, Identity(12, key, f"n{key}", Role.BATCH), None, 0.0)
         run.hear(key, Batch(doing, 0, "c3RlcA=="), 0.0)
@@ -789,16 +821,16 @@ def test_at_the_end_of_a_script_its_step_is_stopped_unless_it_has_finished(finis
     run.hear(1, Ready(), 0.0)
     if finished:
         run.hear(1, Finishing(), 0.0)
-    run.take()
+    run.outputs()
     run.hear(0, Batch("over"), 0.0)
     assert sent(run) == [(10, Turn("over" if finished else "stop"))]
 
 
 def test_at_the_end_of_a_run_all_are_out() -> None:
-    run = Run(want=1)
+    run = Rendezvous(want=1)
     run.join(1, member(1), None, 0.0)
     run.end()
-    out = run.take()
+    out = run.outputs()
     assert [type(one) for one in out] == [Send, HangUp]
     run.lose(1, 0.0)
     assert not run.members

@@ -137,7 +137,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self.world.come_back(process)
         self.world.settle()
         live = [one for one in self.world.processes if one.alive and not one.released]
-        most = self.world.rendezvous.sizes.up_to(len(live))
+        most = self.world.run.sizes.up_to(len(live))
         trains = [one for one in live if not one.waiting]
         assert len(trains) == most, "who can trains, others wait"
         if trains:

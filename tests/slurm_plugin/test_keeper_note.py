@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.credentials import Gate
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside

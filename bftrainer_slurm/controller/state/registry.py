@@ -30,7 +30,7 @@ from bftrainer_slurm.controller.state.trainer_state import (
     note_failed,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, check, views_of
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
+from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.model import ElementId, ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
+from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
 

@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer_slurm.controller.act import groups
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
+from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper
