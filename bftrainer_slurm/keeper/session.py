@@ -95,11 +95,10 @@ class Session(asyncio.Protocol):
         self._count_kept()
 
     def send(self, message: FromKeeper) -> None:
-        """Send a message."""
+        """Send a message; end the connection of a member that does not read."""
         self._write(encode(message))
 
     def _write(self, line: bytes) -> None:
-        """Send a line; end the connection of a member that does not read."""
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(line)
@@ -116,24 +115,19 @@ class Session(asyncio.Protocol):
             else:
                 self._transport.close()
 
-    def give_up(self, kind: str, why: str) -> None:
-        """End the connection at once, and count why."""
+    def give_up(self, kind: str, why: str, answer: bytes = b"") -> None:
+        """End the connection at once, and count why; who may try again gets an ``answer``."""
         if self._over:
             return
         self._over = True
-        self._refuse(kind, why)
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _refuse(self, kind: str, why: str) -> None:
         origin = f"{self.address} of trainer {self.who}" if self.proven else self.address
-        self._registry.refusals.add(kind, origin, why)
-
-    def _turn_away(self, kind: str, why: str) -> None:
-        """Say why somebody is not let in, who may try again."""
-        self._refuse(kind, f"to {self.who}: {why}" if self.who else why)
-        self._write(f"refused {why}\n".encode("ascii", "replace"))
-        self.hang_up()
+        asked = f"to {self.who}: " if answer and self.who else ""
+        self._registry.refusals.add(kind, origin, asked + why)
+        if answer:
+            self._write(answer)
+            self.hang_up()
+        elif self._transport is not None:
+            self._transport.abort()
 
     def _count_kept(self) -> None:
         """Count the bytes that the keeper holds for this user."""
@@ -174,8 +168,8 @@ class Session(asyncio.Protocol):
             else:
                 self._begin(line)
         except ProtocolError as error:
-            refuse = self._turn_away if self.trainer is None else self.give_up
-            refuse(error.kind, str(error))
+            answer = f"refused {error}\n".encode("ascii", "replace")
+            self.give_up(error.kind, str(error), answer if self.trainer is None else b"")
 
     def _begin(self, line: bytes) -> None:
         """Take a first line."""
@@ -190,9 +184,8 @@ class Session(asyncio.Protocol):
             case ["hello", *_]:
                 raise ProtocolError(_VERSIONS, "version")
             case ["member", *_]:  # older ones read JSON alone
-                self._write(write_line({"refused": {"why": _VERSIONS, "retry": True}}))
-                self._refuse("version", _VERSIONS)
-                self.hang_up()
+                answer = write_line({"refused": {"why": _VERSIONS, "retry": True}})
+                self.give_up("version", _VERSIONS, answer)
             case _:
                 self._hand_over(line)
 
