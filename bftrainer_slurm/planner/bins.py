@@ -15,7 +15,7 @@ import mip
 from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.packing import Nodes
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
-from bftrainer_slurm.planner.segments import Segment, linear
+from bftrainer_slurm.planner.segments import Segment
 
 MOST_PAIRS = 3_000  # of trainers and nodes
 FEW_PAIRS = 1_500  # this is faster than counts that find no room
@@ -26,13 +26,18 @@ def pairs(problem: Problem) -> int:
     return len(problem.trainers) * len(problem.pool)
 
 
-def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | None, bool]:
-    """Return each trainer's nodes in the best plan found within the time; is it within ``gap``?"""
+def solve(
+    problem: Problem, pieces: Sequence[Sequence[Segment]], gap: float, limit_s: float
+) -> tuple[list[Nodes] | None, bool]:
+    """Return each trainer's nodes in the best plan found within the time; is it within ``gap``?
+
+    Each trainer may have the sizes of its ``pieces``.
+    """
     model = new_model(mip.MAXIMIZE)
-    pieces = [_pieces(problem, one) for one in problem.trainers]
     worths = [one.worth(size) for its in pieces for one in its for size in (one.least, one.most)]
     unit = max(map(abs, worths), default=0.0) / SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
+    model.pump_passes = 0  # the feasibility pump takes most of the time, and finds little
     has = {node: at for at, part in enumerate(problem.all_classes()) for node in sorted(part.nodes)}
     used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)
     objective = mip.LinExpr()
@@ -48,16 +53,6 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | N
         return None, False
     nodes = [frozenset(node for node, x in one.items() if x.x > 0.5) for one in chosen]
     return nodes, status is mip.OptimizationStatus.OPTIMAL
-
-
-def _pieces(problem: Problem, trainer: PlannedTrainer) -> list[Segment]:
-    """What it can have, as linear pieces: nothing, fewer nodes than now, as many, or more."""
-    now, most = len(trainer.current), min(trainer.max_nodes, len(problem.pool))
-    pieces = [Segment(0, 0, problem.worth(trainer, 0), 0.0, (), ())]
-    for least, end in ((1, now - 1), (now, now), (now + 1, most)):
-        sizes = max(least, trainer.min_nodes), min(end, most)
-        pieces += linear(problem, trainer, sizes, ((), ()))
-    return pieces
 
 
 def _add(
@@ -88,8 +83,11 @@ def _add(
     grows = mip.xsum(take for piece, take in options if piece.least > now)
     kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
     model += mip.xsum(kinds.values()) == 1
+    may_grow = any(piece.most > now for piece in pieces)
     on: dict[str, mip.Var] = {}
     for node, at in has.items():
+        if not may_grow and node not in trainer.current:
+            continue
         units = classes[at].units_of(trainer.gpus)
         if not problem.may_use(trainer, classes[at]) or problem.units_on(node, classes[at]) < units:
             if node in trainer.current:
@@ -97,7 +95,8 @@ def _add(
             continue
         on[node] = here = model.add_var(var_type=mip.BINARY)
         used[node].add_var(here, units)
-        model += here <= kinds[classes[at].hardware]
+        if len(kinds) > 1:
+            model += here <= kinds[classes[at].hardware]
         model += here >= keeps if node in trainer.current else here <= grows
     model += mip.xsum(on.values()) == count
     return on

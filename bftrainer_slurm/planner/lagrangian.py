@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.planner.problem import Problem, Share
-from bftrainer_slurm.planner.segments import Group
+from bftrainer_slurm.planner.segments import Group, Segment
 from bftrainer_slurm.planner.supply import ROUNDING
 
 Reals = NDArray[np.float64]
@@ -183,6 +184,16 @@ class Relaxation:
         """Return the bound at these prices."""
         choices = self.choose(prices)
         return Bound(prices, choices, float(self.supply @ prices + self.members @ choices.net))
+
+    def within(self, bound: Bound, most_loss: float) -> list[list[Segment]]:
+        """Return the segments of each trainer that lose no more: no better plan has another one."""
+        segments = [segment for group in self.groups for segment in group.segments]
+        found: dict[int, list[Segment]] = defaultdict(list)
+        lost = bound.choices.net[self.group] - bound.choices.of_segments
+        for at in np.flatnonzero(lost <= most_loss).tolist():
+            for member in self.groups[int(self.group[at])].members:
+                found[member].append(segments[at])
+        return [found[member] for member in sorted(found)]
 
     def highest_price(self) -> float:
         """More than any segment is worth: at this price no trainer wants a node."""

@@ -45,10 +45,11 @@ def incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
     if problem.in_parts:
         yield from _packed(problem, deadline_s)
     elif len(problem.classes) > 1 and few_are_idle(problem):
-        for found in _incumbents(divided(problem), deadline_s):
+        halves = divided(problem)
+        for found in _incumbents(halves, Relaxation(groups_of(halves), halves), deadline_s):
             yield Found([undivided(share) for share in found.shares], found.optimal)
     else:
-        for found in _incumbents(problem, deadline_s):
+        for found in _incumbents(problem, Relaxation(groups_of(problem), problem), deadline_s):
             yield Found(found.shares, found.optimal)
 
 
@@ -60,7 +61,8 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     best: Found | None = None
     reached = bound = -math.inf
     few = bins.pairs(problem) <= bins.FEW_PAIRS
-    for found in _incumbents(problem, deadline_s):
+    relaxation = Relaxation(groups_of(problem), problem)
+    for found in _incumbents(problem, relaxation, deadline_s):
         nodes = pack_most(problem, found.shares)
         packed = Found(shares_of(problem, nodes), False, nodes)
         worth = value(problem, packed.shares)
@@ -76,7 +78,9 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     proven = bound <= reached + gap
     left_s = deadline_s - time.monotonic()
     if not proven and left_s > 0 and bins.pairs(problem) <= bins.MOST_PAIRS:
-        tried, proven = bins.solve(problem, GAP * abs(reached), left_s)
+        prices = relaxation.bound_at(relaxation.common_price().prices)
+        pieces = relaxation.within(prices, prices.worth - reached + gap)
+        tried, proven = bins.solve(problem, pieces, GAP * abs(reached), left_s)
         for nodes in (
             () if tried is None else (tried, pack_most(problem, shares_of(problem, tried)))
         ):
@@ -86,8 +90,7 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     yield replace(best, optimal=proven, bound=None if proven else bound)
 
 
-def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
-    relaxation = Relaxation(groups_of(problem), problem)
+def _incumbents(problem: Problem, relaxation: Relaxation, deadline_s: float) -> Iterator[Found]:
     common = relaxation.common_price()
     bound = relaxation.bound_at(common.prices)
     singles = one_by_one(problem, relaxation)

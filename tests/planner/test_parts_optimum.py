@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.planner import bins, supply
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import anonymous, problem_of
+from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.optimum import GAP
 from bftrainer_slurm.planner.packing import is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.problem import (
@@ -23,6 +24,7 @@ from bftrainer_slurm.planner.problem import (
     feasible,
     value,
 )
+from bftrainer_slurm.planner.segments import groups_of
 from bftrainer_slurm.planner.solver import Planner
 from scripts.planner_bench.instances import after_event, made, made_in_parts
 from tests.planner.exact import best_packed
@@ -87,7 +89,9 @@ def _leave_and_join(problem: Problem, dice: Random) -> None:
 def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
     assume(problem.trainers)
     best = best_packed(problem)
-    found, proven = bins.solve(problem, 0.0, 60.0)
+    relaxation = Relaxation(groups_of(problem), problem)
+    pieces = relaxation.within(relaxation.bound_at(relaxation.common_price().prices), math.inf)
+    found, proven = bins.solve(problem, pieces, 0.0, 60.0)
     assert proven and found is not None and feasible(problem, shares_of(problem, found))
     assert is_packed(problem, found)
     worth = value(problem, shares_of(problem, found))
