@@ -176,7 +176,7 @@ class Snapshot:
             raise MemoryError(f"it takes {3 * size / 1e9:.1f} GB, {left / 1e9:.1f} GB are left")
         self._slots.reverse()
         image = _opened(self._slots[1], size)
-        self._begin_s += time.monotonic() - before_s  # the memory is allotted only once
+        self._begin_s += time.monotonic() - before_s if missing else 0.0  # it is allotted once
         return image
 
     def _fingerprint(self) -> int:

@@ -143,6 +143,24 @@ def test_it_is_saved_so_often_that_it_takes_a_hundredth_of_the_time(slots: list[
     assert Training().snapshot.load() == 2
 
 
+def test_that_memory_is_allotted_is_no_part_of_that_time_and_that_it_is_opened_is(
+    slots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, opened = Training(), of._opened
+
+    def slowly(path: Path, size: int) -> torch.Tensor:
+        time.sleep(1)
+        return opened(path, size)
+
+    monkeypatch.setattr(of, "_opened", slowly)
+    counts_from_s = []
+    for number in range(3):
+        begin_s = time.monotonic()
+        training.step(number)
+        counts_from_s.append(training.snapshot._begin_s - begin_s)
+    assert [one > 0.9 for one in counts_from_s] == [True, True, False]
+
+
 def test_where_memory_is_short_one_line_says_so_and_the_disk_is_used(
     slots: list[Path],
     tmp_path: Path,
