@@ -60,7 +60,7 @@ class Snapshot:
         self._disk_due_s, self._begin_s = time.monotonic() + disk_every_s, 0.0
         self._count, self._saved, self._place = 0, 0, None
         self._next = 0.0 if VARIABLE in os.environ else math.inf  # the count at the next copy
-        self._steps, self._copied_s, self._writer = 1, -math.inf, threading.Thread()
+        self._saved_s, self._wait_s, self._writer = -math.inf, math.inf, threading.Thread()
         self._local = int(os.environ.get("LOCAL_RANK", "0"))
         self._number = next(_numbers)  # in this process; the first one has slots
         paths = [] if self._number else map(Path, os.environ.get(VARIABLE, "").split(":"))
@@ -80,14 +80,14 @@ class Snapshot:
         first, self._begin_s = not self._begin_s, time.monotonic()
         if first and len(set(_gathered(sha256(_sample(self._parts).encode()).digest()))) > 1:
             self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
-        copies = self._count >= self._next
-        self._save(now, now, copies)
+        copies, since_s = self._count >= self._next, self._begin_s - self._saved_s
+        step_s, late = since_s / (self._count - self._saved), since_s > 2 * self._wait_s
+        self._save(now, now, copies or late)
         if copies:  # all nodes agree on the next step, as a copy on one holds up all
-            step_s = (self._begin_s - self._copied_s) / self._steps
             wait_s = self._every_s or (time.monotonic() - self._begin_s) / _SHARE
-            self._steps = max(_gathered(int(wait_s / step_s) + 1 if self._slots else 0))
-            self._next = self._count + (self._steps or math.inf)
-            self._copied_s = time.monotonic()
+            steps = int(wait_s / step_s) + 1 if self._slots else 0
+            steps, self._wait_s = max(_gathered((steps, wait_s)))
+            self._next = self._count + (steps or math.inf)
 
     def load(self) -> Any:
         """Load the newest state that any rank has, else the disk's; return its place, or None.
@@ -118,7 +118,7 @@ class Snapshot:
         disk = self._path if writes else None
         if not memory and not disk:
             return
-        self._saved = self._count
+        self._saved, self._saved_s = self._count, time.monotonic()
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         state: dict[str, Any] = {"count": self._count, "fingerprint": self._fingerprint()}
         state |= {"saved_s": int(time.time()), "place": self._place, "parts": parts}
@@ -170,13 +170,13 @@ class Snapshot:
 
     def _room(self, size: int) -> Tensor:
         """Return room in the older slot. Raises MemoryError: there is not enough for both."""
-        before_s = time.monotonic()
         missing = sum(max(0, size - 512 * path.stat().st_blocks) for path in self._slots)
         if missing and missing + size > (left := memory_left()):  # to load takes it once more
             raise MemoryError(f"it takes {3 * size / 1e9:.1f} GB, {left / 1e9:.1f} GB are left")
         self._slots.reverse()
         image = _opened(self._slots[1], size)
-        self._begin_s += time.monotonic() - before_s if missing else 0.0  # it is allotted once
+        if missing:  # its memory is allotted only once
+            self._begin_s = time.monotonic()
         return image
 
     def _fingerprint(self) -> int:
