@@ -118,13 +118,13 @@ class Snapshot:
         disk = self._path if writes else None
         if not memory and not disk:
             return
-        self._saved, self._saved_s = self._count, time.monotonic()
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         state: dict[str, Any] = {"count": self._count, "fingerprint": self._fingerprint()}
         state |= {"saved_s": int(time.time()), "place": self._place, "parts": parts}
         if memory:
             try:
                 _packed(state, self._room)
+                self._saved, self._saved_s = self._count, time.monotonic()
             except (MemoryError, OSError) as error:
                 self._do_without(str(error))
             steps.of_this_process().wrote_file()
