@@ -115,7 +115,8 @@ class Controller:
     def _turn(self) -> None:
         began_s = self.deps.clock()
         forecast = self._cluster.forecast(self._snapshot, began_s)
-        judged = forecast.asks and began_s >= forecast.sure_s
+        asks = forecast.asks or self._wait_for_a_pass()
+        judged = asks and began_s >= forecast.sure_s
         due = self.schedule.also_due(began_s) | ({"pass"} if judged else set())
         self._snapshot = read(self.deps.gateway, self._snapshot, began_s, due, self.deps.mine)
         looked_s = self.deps.clock()
@@ -130,11 +131,20 @@ class Controller:
             self.registry.finish(self._snapshot.time_s)
         cluster = self._cluster.view(self._snapshot, self.registry)
         self.decision = self._decider.decide(cluster)
+        self.schedule.as_they_come = self.decision.as_they_come
         self.registry.bad.evidence = self.decision.bad
         self.registry.put(self.decision.states)
         self.introduce()
         notices = self._notify_trainers(set(elements_of(Shrink, self.decision.actions)))
         self._act((*self.decision.actions, *notices))
+
+    def _wait_for_a_pass(self) -> bool:
+        """Whether elements wait to start, perhaps in vain: passes may not come to them."""
+        for view in self.registry.views:
+            with self._errors.of(view.array):
+                if any(view.within(Phase.RELEASED)):
+                    return True
+        return False
 
     def introduce(self) -> None:
         """Tell the keeper who owns each trainer, and how many nodes the plan gives it."""

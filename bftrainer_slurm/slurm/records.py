@@ -269,13 +269,16 @@ def _read_ordinary(members: list[JobRow], share: bool) -> _Array:
     for row in rows:
         counts[row.job_id] += _count(row.tasks)
     waiting = {row.job_id: _waiting_job(row, counts[row.job_id], share) for row in rows}
-    runs = (
-        OrdinaryRun(_nodes_of(row), row.start_s or 0.0, row.submit_s or 0.0, row.job_id, row.array)
-        for row in members
-    )
+    runs = ((row, nodes) for row in members if (nodes := _nodes_of(row)))
     return _Array(
         waiting=tuple(waiting.values()),
-        runs=tuple(run for run in runs if run.nodes),
+        runs=tuple(
+            OrdinaryRun(
+                *(nodes, row.start_s or 0.0, row.submit_s or 0.0, row.job_id, row.array),
+                asks=_waiting_job(row, 1, share) if share else None,
+            )
+            for row, nodes in runs
+        ),
         # A job that was cancelled before it ran has a start, but no nodes.
         starts=tuple(
             (row.job_id, row.start_s)

@@ -80,8 +80,10 @@ def measure(
         conf = (*_CONF, *pace.conf)
         options = {"kill_wait": KILL_WAIT_S, "gpus": gpus, "share": bool(parts)}
         sites = [
-            stack.enter_context(prepared_site(nodes, conf=conf, tell=tell, **options))
-            for _ in sides
+            stack.enter_context(
+                prepared_site(nodes, conf=conf, tell=tell, announce=side is measured.on, **options)
+            )
+            for side in sides
         ]
         for site, side in zip(sites, sides, strict=True):
             stack.callback(_keep_logs, site, logs / side.name)

@@ -339,6 +339,8 @@ def _plugin_settings(
         settings["qos"] = accounting.QOS
     if options.share:
         settings["share"] = "yes"
+    if options.announce:
+        settings["announce"] = keeper
     return settings
 
 

@@ -32,6 +32,7 @@ class Options:
     gpus: int = _said(0, "how many a node, with two cores and 1000 MB each; jobs share nodes")
     confine: bool = _said(False, "GPUs are devices, and each job can open its own alone")
     share: bool = _said(False, "with our plugin: trainers that ask for GPUs have parts")
+    announce: bool = _said(False, "with our plugin: submissions are announced to the keeper")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 

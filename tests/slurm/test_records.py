@@ -341,6 +341,14 @@ def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
     assert [(job.gpus, job.cpus) for job in jobs] == [(gpus, cpus), (0, 0)]
 
 
+def test_a_running_job_says_what_such_a_job_would_ask_for_where_jobs_share_nodes() -> None:
+    row = replace(ORDINARY, state="RUNNING", nodes="n1", node_count=1, start_s=50.0)
+    row = replace(row, shared="OK", gres="gres:gpu:a100:3", cpus="6", priority=1)
+    (share,), (whole,) = (QueueReader(one).read([row]).ordinary_runs for one in (True, False))
+    assert share.asks is not None and whole.asks is None
+    assert (share.asks.gpus, share.asks.cpus, share.asks.nodes) == (3, 6, 1)
+
+
 def test_a_waiting_job_says_how_much_memory_it_takes_of_a_node_where_jobs_share_nodes() -> None:
     row = replace(ORDINARY, shared="OK", gres="gres:gpu:a100:3", node_memory="700/gpu")
     jobs = [QueueReader(share).read([row]).waiting[0] for share in (True, False)]

@@ -191,7 +191,8 @@ def elements_of(kind: type[Action], actions: Iterable[Action]) -> list[ElementId
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Room for waiting jobs that no backfill pass has tried yet."""
+    """Room for waiting jobs that no backfill pass has tried yet, and for the next small ones."""
 
     kept: Mapping[str, int] = field(default_factory=dict)  # units that stay free, by node
     elements: frozenset[ElementId] = frozenset()  # these leave
+    at_once: bool = False  # they leave now, not just before the next pass: see ``decide.headroom``

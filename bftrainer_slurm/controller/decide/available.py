@@ -59,7 +59,7 @@ def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
 
 def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     """Yield bars for nodes that stay idle for ordinary jobs; they count towards the reserve."""
-    yield Bar("kept for a waiting job", frozenset(cluster.kept))
+    yield Bar("kept for a waiting job, or for the next one", frozenset(cluster.kept))
     yield just_left(cluster, settings)
 
 

@@ -73,6 +73,7 @@ class Decision:
     stuck: Mapping[int, str] = field(default_factory=dict)  # why trainers (by array) cannot grow
     standing: StandingPlan | None = None
     trouble: str | None = None  # why there is no plan
+    as_they_come: bool = False  # whether the main scheduler starts jobs that are submitted
 
     @property
     def plan(self) -> Plan | None:
@@ -87,6 +88,7 @@ class _Draft:
     cluster: ClusterView
     actions: list[Action] = field(default_factory=list)
     states: dict[int, TrainerState] = field(default_factory=dict)
+    as_they_come: bool = False
 
     def end(
         self,
@@ -206,6 +208,7 @@ class Decider:
             left_alone=alone,
             bars=tuple(shown),
             stuck=eligible.stuck,
+            as_they_come=draft.as_they_come,
         )
         return decision, build
 
@@ -237,10 +240,10 @@ class Decider:
     def _make_headroom(self, draft: _Draft) -> None:
         """Empty nodes that ordinary jobs need."""
         cluster = draft.cluster
-        if cluster.snapshot.queue.asking:
+        if cluster.snapshot.queue.asking or cluster.next_jobs:
             room = headroom(cluster)
-            draft.cluster = replace(cluster, kept=room.kept)
-            if cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
+            draft.cluster, draft.as_they_come = replace(cluster, kept=room.kept), room.at_once
+            if room.at_once or cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
                 why = "an ordinary job is expected there"
                 draft.end(self._of_each(cluster.views, partial(end, these=room.elements, why=why)))
         if cluster.reserve:

@@ -12,7 +12,10 @@ protection.
 Where jobs share nodes, they get those that Slurm would give them if there were no trainers
 (``node_choice``). So trainers do not scatter ordinary jobs over more nodes, and large jobs find as
 much room as without them. Slurm's choice also depends on what is free elsewhere, so more elements
-leave if a job would otherwise go to another node. Where nodes are whole, it does not matter to
+leave if a job would otherwise go to another node. While no job waits in vain, the main scheduler
+starts jobs as they come, up to some seconds later: so elements leave at once, and the place of the
+next job stays free.
+Where nodes are whole, it does not matter to
 other jobs which ones a job gets: idle ones, then those of trainers with most to spare.
 """
 
@@ -38,6 +41,7 @@ _ROUNDS = 8  # an element that leaves for one job may change where earlier jobs 
 _EXTRA = 8  # at most this many elements leave to bring a job to its node
 _MORE = Part(1 << 30, 1 << 30, math.inf)  # more than any element has
 _TO_WAKE = 1 << 33  # more than any weight: Slurm takes nodes that it has to wake last
+_PLACES = 1 / 8  # of all units: at most so many stay free for the next jobs
 _LOOKED_AT = 100_000  # nodes to examine; beyond that, jobs find room, but maybe on other nodes
 
 
@@ -51,8 +55,10 @@ def headroom(cluster: ClusterView) -> Headroom:
     trainers' nodes together are too few, a job gets none: it waits for other jobs to end. Slurm
     also takes nodes that it has to wake, but only if those that are awake do not suffice.
     """
-    jobs = _in_order(cluster)
-    return _Packing(cluster).headroom(jobs) if jobs else Headroom()
+    jobs, nexts = _in_order(cluster), cluster.next_jobs if cluster.snapshot.shared else ()
+    if any(job.job_id in cluster.forecast.left for job in cluster.snapshot.queue.asking):
+        nexts = ()  # only passes start jobs behind it
+    return _Packing(cluster).headroom(jobs, nexts) if jobs or nexts else Headroom()
 
 
 def _in_order(cluster: ClusterView) -> list[WaitingJob]:
@@ -112,6 +118,7 @@ class _Packing:
                 self._room[node] = self._room[node].less(part)
         self._log: list[tuple[ElementId, str, Part]] = []  # elements that leave
         self._looked_at = self._jobs = 0
+        self._in_vain = False  # a job finds no room
 
     def _parts(self, view: TrainerView) -> Callable[[ElementId, str], Part]:
         """Return a function for what each element of a trainer has of its node."""
@@ -136,8 +143,11 @@ class _Packing:
                 spare[id_.array] -= 1
         return sorted(self._snapshot.nodes.by_weight, key=lambda node: rank[node.name])
 
-    def headroom(self, jobs: Sequence[WaitingJob]) -> Headroom:
-        """Let elements leave until all jobs find their nodes, or the search takes too long."""
+    def headroom(self, jobs: Sequence[WaitingJob], nexts: Sequence[WaitingJob]) -> Headroom:
+        """Let elements leave until all jobs find their nodes, or the search takes too long.
+
+        ``nexts`` are such as may come next, small ones first.
+        """
         elsewhere: dict[tuple[int, int], tuple[str, ...]] = {}
         starts = list(self._without_trainers(jobs, elsewhere))
         jobs = jobs[: self._jobs]  # there was no time for more
@@ -151,7 +161,34 @@ class _Packing:
         for start in starts:
             for node in start.nodes:
                 kept[node] += self._kept(start.job, node)
-        return Headroom(kept, frozenset(id_ for id_, _, _ in self._log))
+        open_ = bool(nexts) and not self._in_vain
+        if open_:
+            kept.update(self._places(starts, nexts))
+        return Headroom(kept, frozenset(id_ for id_, _, _ in self._log), open_)
+
+    def _places(self, starts: Sequence[_Start], nexts: Sequence[WaitingJob]) -> Mapping[str, int]:
+        """Return the units of the nodes to which the next job would go; elements leave them.
+
+        Only one comes next: the place of a larger one has room for a smaller one too.
+        """
+        free, room, places = dict(self._free), dict(self._room), dict[str, int]()
+        for start in starts:
+            self._taken(start, free), self._taken(start, room)
+        most = _PLACES * sum(self._snapshot.units(node) for node in self._free)
+        for number, job in enumerate(nexts, 1):
+            may = self._fit.nodes_for(job)
+            start = _Start((-number, 0), job, may, self._choice(job, may, free))
+            for node in start.nodes:  # one
+                logged, had = len(self._log), places.get(node, 0)
+                units = max(had, self._kept(job, node))
+                if sum(places.values()) - had + units > most:
+                    return places
+                self._make_room(start, room, spared=True)
+                if self._snapshot.fits(job, node, room[node]):
+                    places[node] = units
+                else:
+                    self._undo(logged, room)
+        return places
 
     def _kept(self, job: WaitingJob, node: str) -> int:
         """Return how many units to keep for a job: all that it takes or makes useless."""
@@ -192,6 +229,7 @@ class _Packing:
                 yield self._taken(_Start(key, job, may, nodes), room)
                 served += 1
             if served < job.count:
+                self._in_vain = True
                 if job.expected_nodes:
                     claims.add(job, job.expected_nodes)  # a pass plans with whole nodes
                     fits.clear()
@@ -257,10 +295,18 @@ class _Packing:
             room[node] = room[node].less(self._snapshot.takes(start.job, node))
         return start
 
-    def _make_room(self, start: _Start, room: dict[str, Part]) -> None:
+    def _make_room(self, start: _Start, room: dict[str, Part], spared: bool = False) -> None:
+        """Let elements leave a job's nodes; if ``spared``, none that its trainer needs to go on."""
         for node in start.nodes:
-            needs, held = self._snapshot.takes(start.job, node), self._held.get(node, {})
-            while held and any(over := needs.beyond(room[node])):
+            needs, here = self._snapshot.takes(start.job, node), self._held.get(node, {})
+            while any(over := needs.beyond(room[node])):
+                held = {
+                    id_: part
+                    for id_, part in here.items()
+                    if not spared or self._spare[id_.array] > 0
+                }
+                if not held:
+                    break
                 left = {id_: over.beyond(part) for id_, part in held.items()}
                 self._leave(self._first_to_leave(held, left), room)
 

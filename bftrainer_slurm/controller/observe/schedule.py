@@ -86,6 +86,7 @@ class Schedule:
         self._hinted = _HINTED_LOOKS
         self._no_pass_until_s = self._slow_logged_s = float("-inf")
         self._lead_s = LEAD_S
+        self.as_they_come = False  # the main scheduler starts jobs that are submitted
 
     def due_s(self) -> float:
         """Return when the next look is due."""
@@ -103,11 +104,13 @@ class Schedule:
     def hint(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because an element or a submission has sent a note.
 
-        A submitted job waits for the look just before the next backfill pass.
+        A submitted job waits for the look just before the next backfill pass, unless the main
+        scheduler starts jobs as they come.
         """
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if kind is NoteKind.ANNOUNCED:
-            delay_s = max(0.0, self._no_pass_until_s - self._lead_s - now_s)
+            until_s = now_s if self.as_they_come else self._no_pass_until_s - self._lead_s
+            delay_s = max(0.0, until_s - now_s)
         if self._hinted < 1:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)
         self._queue_due_s = min(self._queue_due_s, now_s + delay_s)

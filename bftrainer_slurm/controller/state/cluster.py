@@ -6,7 +6,7 @@ This memory is updated by each look. What is known about trainers is in ``regist
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,12 +21,14 @@ from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Ev
 from bftrainer_slurm.controller.state.power import PowerSaving
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Node
+from bftrainer_slurm.model import Node, WaitingJob
 from bftrainer_slurm.planner.survival import Survival
 
 _CHANGES_COUNTED = 50.0  # the mean gap is over about this many changes
 _FIRST_S, _SHORTEST_S, _LONGEST_S = 120.0, 60.0, 300.0  # forward times
 _COUNTED = 50
+_LATELY = 100  # the last starts of ordinary jobs say what the next ones may ask for
+_SELDOM = 0.05  # a size that fewer of them had does not count
 _EVERY_S = 60.0  # how often to record that the controller still looks
 _UNSEEN_S = 300.0  # a longer gap between looks counts as not observed
 
@@ -134,6 +136,7 @@ class ClusterView:
     kept: Mapping[str, int] = field(default_factory=dict)  # units for waiting ordinary jobs
     soon_off: frozenset[str] = frozenset()  # nodes that Slurm may switch off soon
     let_off: frozenset[str] = frozenset()  # nodes that elements leave, so that Slurm can do so
+    next_jobs: tuple[WaitingJob, ...] = ()  # what the next ordinary jobs may ask for, small first
 
     @property
     def now_s(self) -> float:
@@ -197,6 +200,7 @@ class ClusterState:
         self._power = PowerSaving()
         # By Slurm's data: an element's own report can be forged.
         self._took_s = deque[float](maxlen=_COUNTED)  # how long the last elements took to end
+        self._lately = deque[WaitingJob](maxlen=_LATELY)
         # Starts of ordinary jobs, also of those that end at once; None before the first look.
         self._starts: frozenset[tuple[int, float]] | None = None
 
@@ -210,7 +214,10 @@ class ClusterState:
         """Take in a snapshot, and the events of elements since the last one."""
         queue = snapshot.queue
         self._took_s.extend(one.took_s for one in events if isinstance(one, Ended))
-        started = frozenset() if self._starts is None else queue.ordinary_starts - self._starts
+        known, runs = self._starts or frozenset(), queue.ordinary_runs
+        new = (one.asks for one in runs if (one.job_id, one.start_s) not in known)
+        self._lately.extend(asks for asks in new if asks is not None)
+        started = frozenset() if self._starts is None else queue.ordinary_starts - known
         self._starts = queue.ordinary_starts
         self._history.add_ordinary(len(started), now_s)
         self._history.add_delays(self._delays.look(events, snapshot, views, started, now_s))
@@ -227,6 +234,16 @@ class ClusterState:
         """How long before a backfill pass trainers leave: the 90th percentile of their ends."""
         took_s = sorted(self._took_s)
         return lead_s(took_s[int(0.9 * len(took_s))] if took_s else 0.0)
+
+    @property
+    def next_jobs(self) -> tuple[WaitingJob, ...]:
+        """What ordinary jobs lately had of one node where jobs share nodes: one of each size."""
+        parts = [job for job in self._lately if job.nodes == 1 and job.takes_parts]
+        sizes = Counter(job.gpus for job in parts)
+        last = {job.gpus: job for job in parts}
+        return tuple(
+            last[gpus] for gpus in sorted(sizes) if sizes[gpus] >= _SELDOM * len(self._lately)
+        )
 
     def forecast(self, snapshot: Snapshot, now_s: float) -> BackfillForecast:
         """Return what is known about Slurm's next passes."""
@@ -253,4 +270,5 @@ class ClusterState:
             self._delays.nodes,
             soon_off=soon_off,
             let_off=let_off,
+            next_jobs=self.next_jobs,
         )

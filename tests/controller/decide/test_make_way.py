@@ -74,6 +74,19 @@ def of_node(
     return SharedNode(GPUS, Part(free, free_cpus, free_mb), Part(0, left_cpus, left_mb))
 
 
+def with_next(
+    sizes: Sequence[int],
+    *views: TrainerView,
+    jobs: Sequence[WaitingJob] = (),
+    left: frozenset[int] = frozenset(),
+    **more: Any,
+) -> Headroom:
+    """What is kept where ordinary jobs lately had so many GPUs."""
+    nexts = tuple(job(-gpus, gpus) for gpus in sizes)
+    forecast = BackfillForecast(left=left)
+    return headroom(replace(seen(jobs, *views, **more), next_jobs=nexts, forecast=forecast))
+
+
 def free_of(of: ClusterView) -> dict[str, int]:
     return growable(free_units(of), of, Settings())
 
@@ -133,6 +146,37 @@ def test_trainers_do_not_scatter_ordinary_jobs() -> None:
     mine = trainer(5, 4, "n1"), trainer(6, 2, "n3")
     found = asked([job(1, 1), job(2, 8)], *mine, busy={"n1": 4, "n2": 0})
     assert (found.kept, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
+
+
+def test_the_place_of_the_next_job_stays_where_it_would_go_without_trainers() -> None:
+    mine = trainer(5, 4, "n1", "n2"), trainer(6, 1, "n1")
+    found = with_next([1], *mine, busy={"n1": 2, "n2": 2, "n3": 8, "n4": 8})
+    assert found == Headroom({"n1": 1}, at_once=True)
+    full = *mine, trainer(7, 1, "n1", "n2")
+    found = with_next([1], *full, busy={"n1": 2, "n2": 2, "n3": 8, "n4": 8})
+    assert found == Headroom({"n1": 1}, frozenset({ElementId(7, 0)}), at_once=True)
+
+
+def test_one_place_is_kept_for_the_next_job_of_each_size_as_far_as_an_eighth_of_all_gpus() -> None:
+    busy = {"n1": 4, "n2": 2}
+    assert with_next([1], busy=busy).kept == {"n1": 1}
+    assert with_next([1, 2, 4], busy=busy).kept == {"n1": 4}
+    assert with_next([1, 2, 4, 8], busy=busy).kept == {"n1": 4}
+    assert with_next([2, 6], busy=busy).kept == {"n1": 2}
+
+
+def test_the_next_job_finds_its_place_beside_those_that_wait() -> None:
+    assert with_next([1], jobs=[job(1, 4)], busy={"n1": 4}).kept == {"n1": 4, "n2": 1}
+
+
+def test_no_place_is_kept_while_a_job_waits_in_vain() -> None:
+    """Then only backfill starts jobs, and trainers leave ahead of its passes."""
+    assert with_next([1], jobs=[job(1, 8, 4)], busy={"n1": 1}) == Headroom()
+    assert with_next([1], jobs=[job(1, 8, 4)], left=frozenset({1})) == Headroom()
+
+
+def test_no_trainer_falls_below_its_least_size_for_the_next_job() -> None:
+    assert with_next([1], trainer(5, 4, "n1"), busy={"n1": 4}) == Headroom(at_once=True)
 
 
 def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:

@@ -174,3 +174,11 @@ def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_othe
     schedule.expect_pass(BackfillForecast(20.0, 20.0, 16.0), 15.0)
     schedule.hint(NoteKind.ANNOUNCED, 15.6)
     assert schedule.due_s() == 15.6
+
+
+def test_a_submission_is_looked_at_at_once_where_jobs_start_as_they_come() -> None:
+    schedule = looking()
+    schedule.as_they_come = True
+    schedule.expect_pass(BackfillForecast(20.0, 20.0, 20.0), 0.0)
+    schedule.hint(NoteKind.ANNOUNCED, 5.0)
+    assert schedule.due_s() == 5.0

@@ -261,3 +261,21 @@ def test_jobs_that_start_are_counted_once_and_those_of_before_the_first_look_nev
         cluster.look(Snapshot(NOW_S, queue=queue), (), (), NOW_S)
         felt.append(history.ordinary(0.0))
     assert felt == [0, 1, 1, 3], "a job that is requeued starts again"
+
+
+def test_the_next_jobs_ask_for_what_the_last_ones_had_one_of_each_size() -> None:
+    cluster = ClusterState(History(":memory:"), Settings())
+    sizes = [1] * 20 + [4] * 18 + [2]  # of these, one in 39 is too few
+    runs = tuple(
+        OrdinaryRun(
+            ("n1",), NOW_S, 0.0, number, number, WaitingJob(number, "main", 1, gpus=gpus, cpus=1)
+        )
+        for number, gpus in enumerate(sizes)
+    )
+    large = OrdinaryRun(("n2", "n3"), NOW_S, 0.0, 99, 99, WaitingJob(99, "main", 2, gpus=8))
+    whole = OrdinaryRun(("n4",), NOW_S, 0.0, 98, 98, WaitingJob(98, "main", 1))
+    starts = frozenset((run.job_id, run.start_s) for run in (*runs, large, whole))
+    queue = Queue((), (), frozenset(), ordinary_runs=(*runs, large, whole), ordinary_starts=starts)
+    for _ in range(2):
+        cluster.look(Snapshot(NOW_S, queue=queue), (), (), NOW_S)
+        assert [job.gpus for job in cluster.next_jobs] == [1, 4]
