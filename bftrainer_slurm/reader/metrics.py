@@ -87,6 +87,8 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(one["state"] for one in trainers)
     yield Gauge, "trainers", "Trainers, by state.", states, "state"
+    stopped = status.get("stopped_pass") or {"left": 0}
+    yield Gauge, "backfill_untried_jobs", "Jobs that the last pass left untried.", stopped["left"]
     others = "Jobs that are not trainers, or faulty trainers."
     yield Gauge, "jobs_left_alone", others, len(status["malformed"])
     yield from _of_users([] if status["jobs_private"] else trainers)

@@ -57,6 +57,12 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     if one["starting"]:
         count = len(one["starting"])
         found.append(f"{nodes(count)} more {ARE[count != 1]} starting.")
+    if (stopped := document.get("stopped_pass")) and (one["starting"] or not one["nodes"]):
+        found.append(
+            f"Slurm's last backfill pass stopped after {stopped['tried']:,} tries with "
+            f"{counted(stopped['left'], 'job')} left. Trainers' elements come last, so they start "
+            "only where the main scheduler comes to them."
+        )
     plan = one.get("plan")
     if plan:
         if one.get("sizes") or one.get("step", 1) > 1:

@@ -200,6 +200,15 @@ def test_idle_nodes_that_trainers_may_not_have_are_counted_by_why() -> None:
     assert "without ordinary jobs. Idle, but left alone: 2 (reserved)." in said()
 
 
+def test_behind_a_queue_that_passes_stop_in_a_trainer_learns_it_while_it_has_to_start() -> None:
+    stopped = {"stopped_pass": {"tried": 500, "left": 253}}
+    sentence = "Slurm's last backfill pass stopped after 500 tries with 253 jobs left."
+    for changes, told in (({"nodes": []}, True), ({"starting": ["n4"]}, True), ({}, False)):
+        found = " ".join(reasons(TRAINER | changes, STATUS | stopped))
+        assert (sentence in found) is told
+    assert sentence not in " ".join(reasons(TRAINER | {"nodes": []}, STATUS))
+
+
 def test_while_the_controller_is_down_nobody_plans() -> None:
     down = STATUS | {"down": "the controller is down", "pool": None}
     (sentence,) = reasons(TRAINER | {"plan": None}, down)

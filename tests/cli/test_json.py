@@ -61,7 +61,8 @@ def test_of_the_status() -> None:
     plan = {"status": "greedy", "reason": "no solver", "gpus": 20, "used_gpus": 12}
     greedy = STATUS | {"plan": STATUS["plan"] | plan}
     unread = {"slurm": [], "refusals": []}  # what was recorded is older
-    mute = STATUS | {"controller": STATUS["controller"] | unread, "mute_nodes": ["n9"]}
+    more = {"mute_nodes": ["n9"], "stopped_pass": {"tried": 500, "left": 253}}
+    mute = STATUS | {"controller": STATUS["controller"] | unread} | more
     documents = ({"schema": 1, **one} for one in (STATUS, DOWN, greedy, mute))
     assert differences("status", *documents) == []
 

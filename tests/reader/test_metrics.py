@@ -86,6 +86,10 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
         "pool_nodes": 5, "pool_used_nodes": 3, "pool_free_nodes": 2, "mute_nodes": 1,
         'left_alone_nodes{why="needed soon"}': 2,
     }),
+    "a queue that passes come to the end of": (status(), {"backfill_untried_jobs": 0}),
+    "a deep queue": (
+        status(stopped_pass={"tried": 500, "left": 253}), {"backfill_untried_jobs": 253}
+    ),
     "trainers by state, each of which is always there": (
         status(one("alice"), one("bob"), one("bob", "waiting")),
         {'trainers{state="running"}': 2, 'trainers{state="waiting"}': 1,

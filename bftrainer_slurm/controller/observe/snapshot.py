@@ -166,9 +166,16 @@ class Snapshot:
         return (*found, self._deep_queue) if self._deep_queue else found
 
     @property
-    def _deep_queue(self) -> str:
+    def stopped_pass(self) -> BackfillPass | None:
+        """The last backfill pass, if it did not come to all jobs."""
         last, most = self.last_pass, self.configuration.backfill_depth
-        if last is None or not self.queue.asking or not last.stopped_early(most):
+        asks = last is not None and self.queue.asking and last.stopped_early(most)
+        return last if asks else None
+
+    @property
+    def _deep_queue(self) -> str:
+        last = self.stopped_pass
+        if last is None:
             return ""
         return (
             f"Slurm's last backfill pass stopped after {last.tried} tries with {last.left} jobs "
@@ -179,7 +186,7 @@ class Snapshot:
     @property
     def tries_all(self) -> bool:
         """Whether a pass tries every job, also the last ones, which elements are."""
-        return not self._deep_queue and not self.configuration.backfill_of_user
+        return self.stopped_pass is None and not self.configuration.backfill_of_user
 
     @cached_property
     def room(self) -> Mapping[str, Part]:

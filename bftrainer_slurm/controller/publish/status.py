@@ -172,7 +172,7 @@ def cluster_status(
     used = frozenset[str]().union(*(view.running().values() for view in registry.views))
     free = decision.free.keys() - has
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
-    misfits = list(snapshot.misfits)
+    misfits, stopped = list(snapshot.misfits), snapshot.stopped_pass
     refusals = _refused_changes(registry, now_s)
     return no_status(
         now_s, {**controller, "history": history.trouble, "slurm": misfits, "refusals": refusals}
@@ -187,6 +187,7 @@ def cluster_status(
         "nodes": len(snapshot.all_nodes),
         "preempted": summary(history.delays(now_s - _DAY_S))
         | {"started": history.ordinary(now_s - _DAY_S)},
+        "stopped_pass": stopped and {"tried": stopped.tried, "left": stopped.left},
         "counts": history.counts.shown(),
         "jobs_private": "jobs" in private,
         "private": sorted(private),

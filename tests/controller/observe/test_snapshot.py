@@ -128,10 +128,10 @@ def test_a_queue_that_passes_do_not_come_to_the_end_of_is_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     slurm, depth = site(waiting={7: JOB}), Configuration().backfill_depth
-    slurm.passed = BackfillPass(NOW_S - 10, active=False, tried=depth, left=253)
+    slurm.passed = BackfillPass(NOW_S - 10, active=False, tried=depth - 1, left=253)
     first = reading(slurm)
     assert first.misfits[0].startswith(
-        f"Slurm's last backfill pass stopped after {depth} tries with 253 jobs left"
+        f"Slurm's last backfill pass stopped after {depth - 1} tries with 253 jobs left"
     )
     slurm.passed = replace(slurm.passed, left=254)
     assert "with 254 jobs left" in reading(slurm, first).misfits[0]
