@@ -240,7 +240,7 @@ class Decider:
     def _make_headroom(self, draft: _Draft) -> None:
         """Empty nodes that ordinary jobs need."""
         cluster = draft.cluster
-        if cluster.snapshot.queue.asking or cluster.next_jobs:
+        if cluster.snapshot.queue.asking or (cluster.next_jobs and cluster.views):
             room = headroom(cluster)
             draft.cluster, draft.as_they_come = replace(cluster, kept=room.kept), room.at_once
             if room.at_once or cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
