@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 ARE, HAVE = ("is", "are"), ("has", "have")
+_NAMED = 5  # in a sentence
 
 
 def counted(count: int, noun: str, verb: tuple[str, str] | None = None) -> str:
@@ -18,6 +19,12 @@ def either(numbers: Sequence[int]) -> str:
     """Return numbers in words: ``1, 2 or 4``."""
     *others, last = map(str, numbers)
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def some(names: Sequence[str]) -> str:
+    """Name the first five of these, and say how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def natural(name: str) -> list[str]:

@@ -16,12 +16,16 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import StandingPlan
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
-from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
+from bftrainer_slurm.controller.publish.status import (
+    cluster_status,
+    not_together,
+    terms_of,
+    trainer_status,
+)
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
@@ -184,7 +188,7 @@ class Controller:
             self._errors.why.get(array) or self.decision.stuck.get(array),
             self.performance.costs(view, now_s),
             self._explained[1].get(str(array)),
-            self._join_notice(view),
+            self._not_together(view, now_s),
             now_s,
         )
 
@@ -278,19 +282,15 @@ class Controller:
             with self._errors.of(view.array):
                 if view.state.notified or view.over:
                     continue
-                apart, running = self._join_notice(view), view.running().keys() - ended
-                if not running:
-                    continue
-                if left_out := view.left_out(now_s):
-                    yield Tell((min(running),), f"bftrainer: left out: {in_words(left_out)}")
-                elif apart is not None and now_s >= apart.due_s:
-                    yield Tell((min(running),), f"bftrainer: {apart.notice}")
-                elif apart is not None:
-                    self.schedule.look_by(apart.due_s)
+                left_out, running = view.left_out(now_s), view.running().keys() - ended
+                notice = f"left out: {in_words(left_out)}" if left_out else None
+                notice = notice or self._not_together(view, now_s)
+                if running and notice is not None:
+                    yield Tell((min(running),), f"bftrainer: {notice}")
 
-    def _join_notice(self, view: TrainerView) -> JoinNotice | None:
-        joined, reported = self.performance.joined(view), self.registry.reported(view.trainer)
-        return join_notice(view, reported.group, joined, self.deps.notes_arrive())
+    def _not_together(self, view: TrainerView, now_s: float) -> str | None:
+        joined, group = self.performance.joined(view), self.registry.reported(view.trainer).group
+        return not_together(view, group, joined, self.deps.notes_arrive(), now_s)
 
     def _take(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from heapq import nsmallest
 from typing import Any
@@ -17,9 +17,8 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names, since_s
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.controller.state.profiles import ReportedState, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import ReportedGroup, ReportedState, RescaleCosts
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Totals, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -27,11 +26,18 @@ from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.slurm.gateway import may_be_job_submit
+from bftrainer_slurm.words import some
 
 SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
 _SOME = 5  # how many nodes of a bar are named
 _IN_A_ROW = 2  # failures in a row before users are warned; a single one may be bad luck
+_JOIN_S = 60.0  # imports and steps may take long, and so may a lost node until it comes back
+_APART = (
+    "{nodes} run, but {together}: start the training by 'srun torchrun train.py', with all its "
+    "processes in one group; 'bftrainer logs {array}' has the last lines of each node. Else each "
+    "may train alone into the same files"
+)
 _ANEW = (
     "begins at step 0 again after each change of nodes: save checkpoints, and load the newest one "
     "when the script starts (docs/frameworks/index.md); until then its size seldom changes"
@@ -45,22 +51,20 @@ def trainer_status(
     trouble: str | None,
     costs: RescaleCosts,
     terms: Mapping[str, Any] | None,
-    warning: JoinNotice | None,
+    warning: str | None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users see of one trainer.
 
     ``trouble`` says why it cannot grow, None if it can. ``terms`` are the reasons for its size in
-    the plan. ``warning`` is about elements that do not train with the others.
+    the plan. ``warning``: see ``not_together``.
     """
     trainer, failing = view.trainer, view.state.failing
     left_out, noise = view.left_out(now_s), reported.noise(trainer.record.spec.noise)
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
-    running, ended = since_s(view), not view.live and not view.spare
+    running, ended = view.on_since_s(), not view.live and not view.spare
     refusal = refusal_sentence(words) if (words := view.state.refusal_at(now_s)) else None
     notice = _ANEW if reported.loss["from_start"] else None
-    if warning is not None and now_s >= warning.due_s:
-        notice = warning.notice
     return {
         "array": view.array,
         "name": trainer.name,
@@ -71,6 +75,7 @@ def trainer_status(
         "failed_on": list(failing.failed_on) if failing else [],
         "notice": _failing(failing)
         or _suspended(view)
+        or warning
         or notice
         or (refusal if refusal != trouble else None),
         "error": (failing.text if failing else error) or None,
@@ -91,6 +96,43 @@ def trainer_status(
         **_measured(view, reported, costs),
         "plan": terms,
     }
+
+
+def not_together(
+    view: TrainerView, group: ReportedGroup, joined: bool, notes_arrive: bool, now_s: float
+) -> str | None:
+    """Return a warning if elements have not trained with the rest of their trainer for a minute.
+
+    Each of them may train alone, into the same files. A trainer without torch gets the same one.
+    ``joined``: members have formed a group through the keeper; progress alone does not show this.
+    ``notes_arrive``: whether the stream of notes is open. Then ``bad_nodes`` reports elements that
+    send no notes.
+    """
+    nodes, most_of, script = group.nodes, view.sizes.up_to, group.script
+    if view.over or nodes >= most_of(len(view.placed)) or view.trainer.record.max_nodes == 1:
+        return None
+    if joined and (nodes == 0 or (script is not None and not script.trains)):
+        return None  # the script has stopped training, or has not started again yet
+    going = set(_going(view, notes_arrive))
+    running = {node: start_s for node, start_s in view.on_since_s().items() if node not in going}
+    starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
+    if nodes >= most_of(len(starts_s)):
+        return None
+    begun_s = script.since_s if script is not None else -math.inf
+    due_s = max(starts_s[nodes], group.fell_s, begun_s) + _JOIN_S
+    if now_s < due_s or (joined and -math.inf < group.progressed_s < due_s):
+        return None  # it is too early, or the whole group stands still
+    together = f"only {nodes} of them train together" if nodes > 1 else "do not train together"
+    return _APART.format(nodes=some(sorted(running)), together=together, array=view.array)
+
+
+def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:
+    """Yield the nodes of elements that are about to leave, or may never have come up."""
+    for task, record in view.state.elements.items():
+        asked = record.asked or record.down_s is not None or task in view.state.done
+        asked |= notes_arrive and record.mute
+        if record.node is not None and (asked or record.phase is Phase.LEAVING):
+            yield record.node
 
 
 def _deadline(view: TrainerView, reported: ReportedState, now_s: float) -> Mapping[str, Any] | None:
@@ -272,7 +314,7 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
 def _failing(failing: Failing | None) -> str | None:
     if failing is None or failing.in_a_row < _IN_A_ROW:
         return None
-    nodes = f" on {node_names(failing.failed_on)}" if failing.failed_on else ""
+    nodes = f" on {some(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
 
 
@@ -280,7 +322,7 @@ def _suspended(view: TrainerView) -> str | None:
     nodes = [record.node for _, record in view.within(Phase.SUSPENDED) if record.node]
     if not nodes:
         return None
-    return f"suspended on {node_names(nodes)}: its processes stand still (scontrol resume)"
+    return f"suspended on {some(nodes)}: its processes stand still (scontrol resume)"
 
 
 def _cancelled(view: TrainerView) -> str | None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.join_notice import node_names
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.model import Trainer
+from bftrainer_slurm.words import some
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ _SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
 def mute_sentence(nodes: Sequence[str]) -> str:
     """Tell the admin what is wrong with these nodes, and where to look."""
     return (
-        f"{node_names(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
+        f"{some(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
         "plugin installed, listed in the node's own plugstack.conf, and built for its Slurm? Can "
         "the node reach the keeper? slurmd's log may say more"
     )

@@ -13,9 +13,15 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
-from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Reform, Report, Work
+from bftrainer_slurm.controller.observe.reports import (
+    NO_LOSS,
+    Progress,
+    Reform,
+    Report,
+    Script,
+    Work,
+)
 from bftrainer_slurm.controller.state.failing import Failing
-from bftrainer_slurm.controller.state.join_notice import ReportedGroup
 from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
     Job,
@@ -38,6 +44,7 @@ _FIXED = 1.2  # a batch that grows by less from the fewest to the most nodes doe
 # count. It weighs one more for every ten minutes without a rescale: then another try is worthwhile.
 _PRIOR_WEIGHS = 2
 _FADES_S = 600.0
+_LAST_S = 10.0  # a group that has not reported for this long is over
 _MOST_COST_S = 120.0  # a limit, so that nobody can keep nodes by reporting long pauses
 
 
@@ -78,6 +85,31 @@ class BatchNoise:
     def batches(self) -> float:
         """The noise scale in batches of one node; infinite if more nodes make no larger batch."""
         return self.samples / self.node_batch if self.node_batch else math.inf
+
+
+@dataclass(slots=True)
+class ReportedGroup:
+    """The largest group that a trainer's members report. Times are Unix seconds.
+
+    If nodes train separately, there are other groups too.
+    """
+
+    nodes: int = 0  # nodes in the group; 0: no report yet
+    fell_s: float = -math.inf  # when the group last became smaller
+    progressed_s: float = -math.inf  # when the group last reported progress
+    script: Script | None = None  # it runs in one element; the others wait until it trains
+
+    def formed(self, nodes: int, time_s: float) -> None:
+        """Record that the keeper has formed a group of this number of nodes."""
+        if nodes < self.nodes:
+            self.fell_s = time_s
+        self.nodes = nodes
+
+    def progressed(self, nodes: int, time_s: float) -> None:
+        """Record a report from a group of this number of nodes; there may be several groups."""
+        if nodes >= self.nodes or time_s - self.progressed_s >= _LAST_S:
+            self.formed(nodes, time_s)
+            self.progressed_s = time_s
 
 
 @dataclass(slots=True)

@@ -167,6 +167,20 @@ class TrainerView:
             if self.state.of(id_.task).phase is Phase.RUNNING
         }
 
+    def on_since_s(self) -> dict[str, float | None]:
+        """Return when an element started on each node; before the next look, by its own report."""
+        known: dict[str, float | None] = {}
+        for id_, node in self.placed.items():
+            record = self.state.of(id_.task)
+            if record.phase is Phase.RUNNING:
+                known[node] = record.start_s
+            elif record.up is not None:
+                known[record.up[0]] = record.up[1]
+        for _, record in self.within(Phase.LEAVING):
+            if record.node is not None:
+                known[record.node] = record.start_s
+        return known
+
     def starts_s(self) -> dict[str, float]:
         """Return when its running elements started on their nodes, as far as known."""
         starts = ((node, self.state.of(id_.task).start_s) for id_, node in self.running().items())
