@@ -239,6 +239,7 @@ class Work:
     trained_s: float = 0.0  # without ``again_s``
     rescaling_s: float = 0.0
     generation: int | None = None  # of the last report
+    nodes: int = 0  # on which it trained then
     again_s: float = 0.0  # training time that restarts have thrown away
     loss: Loss = NO_LOSS  # what the next restart would lose
 
@@ -251,9 +252,8 @@ def add_report(before: Work | None, report: Report, submit_s: float, there_s: fl
     """
     if before is None:
         loss = NO_LOSS.trained(0.0, report)
-        return Work(
-            min(submit_s, report.time_s), report.time_s, generation=report.generation, loss=loss
-        )
+        since_s, about = min(submit_s, report.time_s), (report.generation, report.nodes or 0)
+        return Work(since_s, report.time_s, 0.0, 0.0, *about, loss=loss)
     gap_s = report.time_s - before.time_s
     if gap_s <= 0:
         return before
@@ -262,6 +262,7 @@ def add_report(before: Work | None, report: Report, submit_s: float, there_s: fl
         since_s=min(before.since_s, submit_s),
         time_s=report.time_s,
         generation=report.generation,
+        nodes=report.nodes or 0,
     )
     stayed = there_s <= before.time_s  # the trainer had a node all the time between the reports
     if stayed and report.generation == before.generation:

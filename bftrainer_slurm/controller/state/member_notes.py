@@ -23,6 +23,7 @@ from bftrainer_slurm.controller.state.failing import add_failure, after_progress
 from bftrainer_slurm.controller.state.failing_sizes import TriedSizes
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import ReportedState
+from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_cut, note_left
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -66,8 +67,6 @@ class MemberNotes:
                 reported.begins(state.failing, numbered.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
-                reported.stopwatch.reformed(reform)
-                self._measurements.keep(view.array, reform)
                 began = {"generation": reform.generation, "tasks": reform.tasks}
                 return self._engage(replace(state, begun=True), view.array, **began)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
@@ -117,13 +116,7 @@ class MemberNotes:
             reported.progress.refused += 1
             return view.state
         reported.group.progressed(1 if report.alone else report.nodes or 1, now_s)
-        before, submit_s = reported.work, view.submit_s
-        reported.work = add_report(before, report, submit_s, view.since_s)
         measure(self._measurements, view, reported, report)
-        if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
-            nodes = report.nodes or len(view.placed)
-            self._measurements.add_pause(view.array, now_s, nodes, pause_s)
-            reported.saved_s = -math.inf  # save the work at once, so that the pause counts once
         self._save(view, reported, reported.progress.add(report))
         reported.began_s = now_s if reported.began_s is None else reported.began_s
         if now_s - reported.began_s < _TRAINS_S:
@@ -157,14 +150,22 @@ class MemberNotes:
 def measure(
     measured: Measurements, view: TrainerView, reported: ReportedState, report: Report
 ) -> None:
-    """Record the throughput, and the cost of a rescale, that a report of progress completes.
+    """Record the work, the throughput and the pause of a rescale that a report completes.
 
     The keeper repeats old notes after a restart of the controller; these count once.
     """
-    throughput, rescale = reported.stopwatch.report(report, len(view.placed))
+    nodes, before = report.nodes or len(view.placed), reported.work
+    report = replace(report, nodes=nodes)
+    work = reported.work = add_report(before, report, view.submit_s, view.since_s)
+    throughput = reported.stopwatch.report(report)
     if throughput is not None and (of_size := reported.add(throughput)):
         measured.set_curve(reported.job, of_size)
-    if rescale is not None and reported.add_rescale(rescale):
+    if before is None or (pause_s := work.rescaling_s - before.rescaling_s) <= 0:
+        return
+    measured.add_pause(view.array, report.time_s, nodes, pause_s)
+    reported.saved_s = -math.inf  # save the work at once, so that the pause counts once
+    rescale = Rescale(nodes > before.nodes, report.time_s, pause_s)
+    if before.nodes not in (0, nodes) and reported.add_rescale(rescale):
         measured.add_rescale(reported.job, rescale)
 
 

@@ -13,14 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
-from bftrainer_slurm.controller.observe.reports import (
-    NO_LOSS,
-    Progress,
-    Reform,
-    Report,
-    Script,
-    Work,
-)
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Report, Script, Work
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
@@ -268,7 +261,7 @@ def reported_before(measured: Measurements, trainer: Trainer) -> ReportedState:
         job,
         Progress(samples, saved_s),
         work,
-        Stopwatch(array, measured.kept(array, Reform)),
+        Stopwatch(array),
         [one for one in throughputs if one.array == array],
         [one for one in throughputs if one.array != array],
         measured.rescales(job),
@@ -333,4 +326,4 @@ class PerformanceModel:
 
     def joined(self, view: TrainerView) -> bool:
         """Return whether a trainer's elements have ever formed a group through the keeper."""
-        return self._reported(view.trainer).stopwatch.formed is not None
+        return view.state.engaged.generation > 0

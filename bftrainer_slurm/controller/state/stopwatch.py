@@ -1,10 +1,10 @@
-"""Measures one trainer's throughput and costs of rescaling from its reports. Pure."""
+"""Measures one trainer's throughput from its reports. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report
+from bftrainer_slurm.controller.observe.reports import Report
 
 _WARM_S = 15.0  # the first steps of a generation are slow: caches, lazy imports, autotuners
 # One measurement takes a stretch of this length. Stretches grow with the generation: only a few are
@@ -72,42 +72,28 @@ class _Generation:
 
 
 class Stopwatch:
-    """The state of one trainer's measurements. ``formed`` is its present generation."""
+    """The state of one trainer's measurements."""
 
-    def __init__(self, array: int, formed: Reform | None = None) -> None:
-        self.formed = formed
+    def __init__(self, array: int) -> None:
         self._array = array
         self._present: _Generation | None = None
-        self._trained_on: int | None = None  # nodes of the last generation that made progress
-        self._paid = True  # whether the present generation's pause is known
 
-    def reformed(self, reform: Reform) -> None:
-        """Record a new generation."""
-        if self.formed is not None and self._trains_in(self.formed.generation):
-            self._trained_on = self.formed.nodes
-        self.formed, self._paid = reform, False
-
-    def report(self, report: Report, nodes: int) -> tuple[Throughput | None, Rescale | None]:
-        """Add a report; return the throughput and the cost of a rescale if it completes them.
-
-        ``nodes`` is used if the report does not give the number of nodes.
-        """
-        size = report.nodes or nodes
-        if size < 1:
-            return None, None
-        cost = self._cost(report, size)
+    def report(self, report: Report) -> Throughput | None:
+        """Add a report; return the throughput if it completes one."""
+        if not report.nodes:
+            return None
         present = self._present
-        if present is None or (report.generation, size) != (present.number, present.nodes):
+        if present is None or (report.generation, report.nodes) != (present.number, present.nodes):
             throughput = self._measured(_SHORTEST_S)
-            self._present = _Generation(report.generation, size, report.time_s)
-            return throughput, cost
+            self._present = _Generation(report.generation, report.nodes, report.time_s)
+            return throughput
         if report.time_s - present.since_s < _WARM_S:
-            return None, cost
+            return None
         if present.last is None or _fell(present.last, report):
             present.begin = present.last = report
-            return None, cost
+            return None
         present.last = report
-        return self._measured(present.stretch_s), cost
+        return self._measured(present.stretch_s)
 
     def _measured(self, least_s: float) -> Throughput | None:
         """End the present stretch if it has lasted long enough."""
@@ -130,21 +116,6 @@ class Stopwatch:
             return None  # no trainer is so fast
         about = self._array, unit, present.nodes, end.time_s, rate, seconds
         return Throughput(*about, samples / steps if samples and steps else None, end.noise)
-
-    def _cost(self, report: Report, nodes: int) -> Rescale | None:
-        """Return the pause before this generation, only once, if the size has changed."""
-        formed, before = self.formed, self._trained_on
-        if formed is None or self._paid or report.generation not in (None, formed.generation):
-            return None
-        if before is None or before == nodes:
-            self._paid = True
-        if self._paid or not report.pause_s:
-            return None
-        self._paid = True
-        return Rescale(nodes > (before or 0), report.time_s, report.pause_s)
-
-    def _trains_in(self, generation: int) -> bool:
-        return self._present is not None and self._present.number in (None, generation)
 
 
 def _fell(before: Report, after: Report) -> bool:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.observe.reports import Reform, Work
+from bftrainer_slurm.controller.observe.reports import Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.schema import reading
 from bftrainer_slurm.controller.state.statistics import Delay, Totals
 from bftrainer_slurm.controller.state.stopwatch import Throughput
+from bftrainer_slurm.keeper.away import Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import read_history
@@ -222,10 +223,10 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
         Measurements(history).set_curve(
             Job("alice", "digits"), [Throughput(array, "samples", array, 100.0, 5, 90)]
         )
-        Measurements(history).keep(array, Reform(100.0, 1, 1))
+        Measurements(history).keep(array, Engaged(1))
     history.forget(12)
     assert (history.totals(12, NOW_S), Measurements(history).samples(12)) == (Totals(), None)
-    assert Measurements(history).kept(12, Reform) is None
+    assert Measurements(history).kept(12, Engaged) is None
     assert meet(history, 12, "0000000a", 200.0) is None
     assert meet(history, 13, "0000000a", 200.0) == "it fails"
     assert history.open_allocations() == {ElementId(13, 0): ("n1", 100.0)}
@@ -294,9 +295,9 @@ def test_what_the_next_controller_must_know_does_not_wait_for_the_end_of_a_turn(
     history, other = History(path), History(path)
     with history.together():
         meet(history, 12, "id", 1.0)
-        Measurements(history).keep(12, Reform(1.0, 1, 1))
+        Measurements(history).keep(12, Engaged(1))
         history.flush()
-        assert Measurements(other).kept(12, Reform) == Reform(1.0, 1, 1)
+        assert Measurements(other).kept(12, Engaged) == Engaged(1)
         history.end(12, "finished")
         assert meet(other, 12, "id", 3.0) == "finished"
 

@@ -1,4 +1,4 @@
-"""What a trainer's reports say: its throughput, and what changes of size cost.
+"""What a trainer's reports say about its throughput, and what the next one of its name is told.
 
 What was learnt is kept by user and job name, and does not grow without bound.
 """
@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report
+from bftrainer_slurm.controller.observe.reports import Report, Work
 from bftrainer_slurm.controller.state import measurements as measurements_module
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
+from bftrainer_slurm.keeper.away import Engaged
 from tests.controller.worlds import ARRAY, NOW_S
 
 JOB = Job("alice", "digits")
@@ -98,12 +99,14 @@ def test_of_rescales_the_latest_nine_of_a_kind_are_kept() -> None:
     assert len(measurements.rescales(JOB)) == 18
 
 
-def test_the_generation_that_a_trainer_stands_in_is_known_after_a_restart() -> None:
+def test_of_each_kind_the_last_document_of_a_trainer_is_kept() -> None:
     measurements = made()
     for generation in (1, 2):
-        measurements.keep(ARRAY, Reform(NOW_S, generation, 3))
-    assert measurements.kept(ARRAY, Reform) == Reform(NOW_S, 2, 3)
-    assert measurements.kept(99, Reform) is None
+        measurements.keep(ARRAY, Engaged(generation, frozenset({0, 3})))
+    measurements.keep(ARRAY, Work(NOW_S, NOW_S, nodes=3))
+    assert measurements.kept(ARRAY, Engaged) == Engaged(2, frozenset({0, 3}))
+    assert measurements.kept(ARRAY, Work) == Work(NOW_S, NOW_S, nodes=3)
+    assert measurements.kept(99, Engaged) is None
 
 
 def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
@@ -122,10 +125,9 @@ def training(
     nodes: int = 2,
     rate: float | None = 100.0,
     steps: float | None = None,
-    pause_s: float | None = None,
-) -> tuple[list[Throughput], list[Rescale]]:
+) -> list[Throughput]:
     """Report every second, from 0 samples on, after a first slow one."""
-    looks, rescales = [], []
+    looks = []
     for second in range(seconds + 1):
         report = Report(
             begin_s + second,
@@ -133,111 +135,60 @@ def training(
             steps=None if steps is None else steps * second,
             nodes=nodes,
             generation=generation,
-            pause_s=pause_s,
         )
-        look, rescale = watch.report(report, nodes)
+        look = watch.report(report)
         looks += [look] if look else []
-        rescales += [rescale] if rescale else []
-    return looks, rescales
-
-
-def reformed(watch: Stopwatch, time_s: float, generation: int, nodes: int) -> None:
-    watch.reformed(Reform(time_s, generation, nodes))
+    return looks
 
 
 def test_a_look_is_samples_over_seconds_on_a_number_of_nodes() -> None:
-    looks, _ = training(Stopwatch(ARRAY), 0, 35)
+    looks = training(Stopwatch(ARRAY), 0, 35)
     assert looks == [Throughput(ARRAY, "samples", 2, 35.0, 100.0, 20.0)]
 
 
 def test_looks_grow_as_long_as_a_generation_lasts() -> None:
-    looks, _ = training(Stopwatch(ARRAY), 0, 400)
+    looks = training(Stopwatch(ARRAY), 0, 400)
     assert [look.seconds for look in looks] == [20, 20, 40, 80, 80, 80]
 
 
 def test_the_warm_up_after_a_change_is_in_no_look() -> None:
     watch = Stopwatch(ARRAY)
-    watch.report(Report(0.0, samples=0.0, nodes=2, generation=1), 2)
-    watch.report(Report(4.0, samples=1.0, nodes=2, generation=1), 2)  # slow, while it compiles
+    watch.report(Report(0.0, samples=0.0, nodes=2, generation=1))
+    watch.report(Report(4.0, samples=1.0, nodes=2, generation=1))  # slow, while it compiles
     reports = (Report(one, samples=100.0 * one, nodes=2, generation=1) for one in range(5, 45))
-    looks = [look for report in reports if (look := watch.report(report, 2)[0])]
+    looks = [look for report in reports if (look := watch.report(report))]
     assert [look.rate for look in looks] == [100.0]
 
 
 def test_no_look_is_over_two_generations() -> None:
     watch = Stopwatch(ARRAY)
     training(watch, 0, 22, generation=1, nodes=2)
-    looks, _ = training(watch, 22, 24, generation=2, nodes=3)
+    looks = training(watch, 22, 24, generation=2, nodes=3)
     assert looks == []
 
 
 def test_the_last_look_of_a_generation_counts_if_it_was_long_enough() -> None:
     watch = Stopwatch(ARRAY)
     training(watch, 0, 27, generation=1, nodes=2)
-    looks, _ = training(watch, 28, 1, generation=2, nodes=3)
+    looks = training(watch, 28, 1, generation=2, nodes=3)
     assert [(look.nodes, look.seconds) for look in looks] == [(2, 12.0)]
 
 
 def test_where_samples_are_not_known_steps_times_nodes_stand_for_them() -> None:
-    looks, _ = training(Stopwatch(ARRAY), 0, 35, nodes=3, rate=None, steps=10.0)
+    looks = training(Stopwatch(ARRAY), 0, 35, nodes=3, rate=None, steps=10.0)
     assert [(look.unit, look.rate) for look in looks] == [("steps", 30.0)]
-
-
-def test_who_does_not_say_on_how_many_nodes_was_on_those_that_slurm_knows() -> None:
-    watch = Stopwatch(ARRAY)
-    found = [watch.report(Report(one, samples=50.0 * one), nodes=4)[0] for one in range(36)]
-    assert [look.nodes for look in found if look] == [4]
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e12], ids=["who stands still", "what cannot be"])
 def test_nothing_is_measured_of(rate: float) -> None:
-    assert training(Stopwatch(ARRAY), 0, 100, rate=rate) == ([], [])
+    assert training(Stopwatch(ARRAY), 0, 100, rate=rate) == []
 
 
 def test_a_count_that_falls_begins_the_look_anew() -> None:
     watch = Stopwatch(ARRAY)
     training(watch, 0, 30)
-    looks, _ = training(watch, 31, 19)
+    looks = training(watch, 31, 19)
     assert looks == []
-
-
-@pytest.mark.parametrize(("before", "after", "pause_s"), [(2, 3, 0.25), (3, 1, 0.5)])
-def test_the_pause_before_progress_on_other_nodes_is_what_growing_or_shrinking_costs(
-    before: int, after: int, pause_s: float
-) -> None:
-    watch = Stopwatch(ARRAY)
-    reformed(watch, 0, 1, before)
-    training(watch, 0, 10, generation=1, nodes=before)
-    reformed(watch, 11, 2, after)
-    _, rescales = training(watch, 12, 10, generation=2, nodes=after, pause_s=pause_s)
-    assert rescales == [Rescale(after > before, 12.0, pause_s)]
-
-
-def test_a_start_and_a_change_of_nodes_for_others_cost_nothing_of_that() -> None:
-    watch = Stopwatch(ARRAY)
-    for generation in (1, 2):
-        reformed(watch, 20 * generation, generation, 2)
-        assert training(watch, 20 * generation, 10, generation, 2, pause_s=9.0)[1] == []
-
-
-def test_a_last_word_from_before_the_change_pays_for_nothing() -> None:
-    watch = Stopwatch(ARRAY)
-    reformed(watch, 0, 1, 2)
-    training(watch, 0, 10, generation=1, nodes=2)
-    reformed(watch, 11, 2, 3)
-    _, late = training(watch, 11, 0, generation=1, nodes=2, pause_s=7.0)
-    _, rescales = training(watch, 12, 1, generation=2, nodes=3, pause_s=0.25)
-    assert (late, [one.seconds for one in rescales]) == ([], [0.25])
-
-
-def test_a_generation_without_progress_is_no_size_to_compare_with() -> None:
-    watch = Stopwatch(ARRAY)
-    reformed(watch, 0, 1, 2)
-    training(watch, 0, 10, generation=1, nodes=2)
-    reformed(watch, 11, 2, 5)
-    reformed(watch, 12, 3, 3)
-    _, rescales = training(watch, 13, 1, generation=3, nodes=3, pause_s=0.5)
-    assert [one.grew for one in rescales] == [True]
 
 
 amounts = st.one_of(st.none(), st.floats(0, 1e15))
@@ -252,7 +203,6 @@ amounts = st.one_of(st.none(), st.floats(0, 1e15))
             steps=amounts,
             nodes=st.one_of(st.none(), st.integers(1, 64)),
             generation=st.one_of(st.none(), st.integers(0, 3)),
-            pause_s=st.one_of(st.none(), st.floats(0, 3600)),
         ),
         max_size=60,
     )
@@ -260,6 +210,6 @@ amounts = st.one_of(st.none(), st.floats(0, 1e15))
 def test_whatever_is_reported_looks_are_possible_ones(reports: list[Report]) -> None:
     watch = Stopwatch(ARRAY)
     for report in reports:
-        look, _ = watch.report(report, 3)
+        look = watch.report(report)
         assert look is None or 0 < look.rate <= 1e9 * look.nodes
         assert look is None or look.seconds >= 10

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report
+from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.publish.status import trainer_status
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
@@ -60,10 +60,6 @@ class Profiles(PerformanceModel):
     def progressed(self, one: TrainerView, report: Report) -> None:
         """It reports progress."""
         measure(self.measurements, one, self.of(one.trainer), report)
-
-    def reformed(self, one: TrainerView, reform: Reform) -> None:
-        """It has formed a new generation."""
-        self.of(one.trainer).stopwatch.reformed(reform)
 
     def shown(self, one: TrainerView) -> Any:
         """What users see of it."""
@@ -210,16 +206,38 @@ def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
     assert costs_after(*[3600.0] * 9, grew=False).down_s == 120
 
 
-def test_a_rescale_is_measured_from_reports() -> None:
+def rescales(*reports: tuple[int, int, float | None]) -> list[tuple[bool, float]]:
+    """What changes cost by these reports, a second apart: generation, nodes, pause before it."""
     measurements = made()
     profiles = Profiles(measurements)
-    profiles.reformed(view(nodes=2), Reform(NOW_S, 1, 2))
-    train(profiles, view(nodes=2), 200.0, seconds=10)
-    profiles.reformed(view(nodes=4), Reform(NOW_S + 10, 2, 4))
-    first = Report(NOW_S + 11, samples=0.0, nodes=4, generation=2, pause_s=0.1)
-    for _ in range(2):  # the second time as a keeper's old note
-        profiles.progressed(view(nodes=4), first)
-    assert measurements.rescales(JOB) == [Rescale(True, NOW_S + 11, 0.1)]
+    for _ in range(2):  # the second time as a keeper's old notes
+        for number, (generation, nodes, pause_s) in enumerate(reports):
+            report = Report(NOW_S + number, samples=9.0 * number, nodes=nodes, pause_s=pause_s)
+            profiles.progressed(view(nodes=nodes), replace(report, generation=generation))
+    return [(one.grew, one.seconds) for one in measurements.rescales(JOB)]
+
+
+@cases(
+    "reports, costs",
+    of_growing=([(1, 2, None), (2, 3, 0.25), (2, 3, 0.25)], [(True, 0.25)]),
+    of_shrinking=([(1, 3, None), (2, 1, 0.5)], [(False, 0.5)]),
+    not_of_a_start_nor_of_a_change_of_nodes_for_others=([(1, 2, 0.9), (2, 2, 0.9)], []),
+    not_by_a_last_word_from_before_the_change=(
+        [(1, 2, 0.9), (1, 2, 0.9), (2, 3, 0.25)], [(True, 0.25)]
+    ),
+    since_the_last_generation_that_made_progress=([(1, 2, None), (3, 3, 0.5)], [(True, 0.5)]),
+)  # fmt: skip
+def test_the_pause_before_progress_on_other_nodes_is_the_cost(
+    reports: list[tuple[int, int, float | None]], costs: list[tuple[bool, float]]
+) -> None:
+    assert rescales(*reports) == costs
+
+
+def test_who_does_not_say_on_how_many_nodes_was_on_those_that_slurm_knows() -> None:
+    profiles, one = Profiles(made()), view(nodes=4)
+    for second in range(60):
+        profiles.progressed(one, Report(NOW_S + second, samples=50.0 * second))
+    assert {known.nodes for known in profiles.of(one.trainer).own} == {4}
 
 
 def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
