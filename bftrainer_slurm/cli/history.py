@@ -103,7 +103,7 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _part_hours(total: Mapping[str, Any]) -> str:
-    """Return the GPU-hours of a trainer that had parts of nodes, in parentheses."""
+    """Return the GPU-hours of a trainer on nodes that jobs share, in parentheses."""
     seconds = total.get("gpu_s")
     return f" ({seconds / 3600:.2f} GPU-hours)" if seconds else ""
 

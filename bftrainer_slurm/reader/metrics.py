@@ -19,7 +19,6 @@ from prometheus_client.core import SummaryMetricFamily as Summary
 from prometheus_client.metrics_core import Metric
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.reader.sentences import used_gpus
 
 _Row: TypeAlias = tuple[Any, ...]  # what _family takes
 
@@ -74,12 +73,16 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
     yield Gauge, "pool_nodes", "Nodes in holes, used by trainers or free.", pool["nodes"]
     yield Gauge, "pool_used_nodes", "Nodes on which trainers run.", pool["used"]
     yield Gauge, "pool_starting_nodes", "Nodes on which trainers start.", pool["starting"]
+    if pool["planned"] is not None:
+        planned = "Nodes that trainers get by the plan."
+        yield Gauge, "pool_planned_nodes", planned, pool["planned"]
+    if pool["gpus"] is not None:
+        yield from _of_gpus(pool["gpus"])
     yield Gauge, "pool_free_nodes", "Nodes that trainers may grow onto.", len(pool["free"])
     now = {how: plan is not None and plan["status"] == how for how in _PLANS}
     yield Gauge, "plan_status", "1: how the current plan was made.", now, "status"
     if plan is not None:
         yield Gauge, "plan_objective", "What the current plan is worth.", plan["objective"]
-        yield from _of_parts(plan, used_gpus(trainers))
     left = status["left_alone"]
     yield Gauge, "left_alone_nodes", "Idle nodes that trainers leave alone.", left, "why"
     mute = "Nodes whose elements never said that they were up."
@@ -95,13 +98,13 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
     yield from _of_counts(status["counts"])
 
 
-def _of_parts(plan: Mapping[str, Any], used: int) -> Iterator[_Row]:
+def _of_gpus(gpus: Mapping[str, Any]) -> Iterator[_Row]:
     """What of nodes that jobs share no ordinary job has, where trainers have parts of them."""
-    if "gpus" in plan:
-        free = "Of nodes that jobs share: GPUs that no ordinary job has."
-        yield Gauge, "pool_gpus", free, plan["gpus"]
-        yield Gauge, "pool_used_gpus", "Those on which trainers run.", used
-        yield Gauge, "plan_gpus", "Those that trainers get by the plan.", plan["used_gpus"]
+    left = "Of nodes that jobs share: GPUs that no ordinary job has."
+    yield Gauge, "pool_gpus", left, gpus["left"]
+    yield Gauge, "pool_used_gpus", "Those on which trainers run.", gpus["used"]
+    yield Gauge, "pool_starting_gpus", "Those on which trainers start.", gpus["starting"]
+    yield Gauge, "pool_planned_gpus", "Those that trainers get by the plan.", gpus["planned"]
 
 
 def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[_Row]:

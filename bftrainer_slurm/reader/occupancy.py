@@ -14,13 +14,15 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bftrainer_slurm.controller.state.schema import GPUS, NODE_SHARE
 from bftrainer_slurm.grid import coverage
-from bftrainer_slurm.reader.past import NODE_SHARE, MaySee, owner_of
+from bftrainer_slurm.reader.past import MaySee, owner_of
 from bftrainer_slurm.words import natural
 
 _MOST_INTERVALS = 200_000  # of each kind; if there are more, the earliest are left out
 _MOST_TRAINERS = 254  # trainers with a code of their own in an answer; a code is a byte
 _OTHERS = 255
+_LITTLE = 1e-9  # of a node; sums are not exact
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Whole: TypeAlias = NDArray[np.int64]
@@ -59,13 +61,8 @@ class _Intervals:
     end: _Floats
     array: _Whole
     share: _Floats  # of its node
+    gpus: _Floats  # on a node that jobs share
     cut_s: float  # earlier intervals were left out
-
-    @property
-    def node_columns(self) -> _Floats:
-        """How long each is, in columns, as its share of a node."""
-        length: _Floats = (self.end - self.begin) * self.share
-        return length
 
 
 def nodes_over_time(
@@ -82,12 +79,12 @@ def nodes_over_time(
     sizes = [len(shown[start : start + each]) for start in range(0, len(shown), each)]
     row_of = {name: place // each for place, name in enumerate(shown)}
 
-    def cover(table: str, array: str = "0", share: str = "1") -> tuple[_Intervals, _Floats]:
-        found = _intervals(history, table, array, share, window, now_s, row_of)
+    def cover(table: str, columns: str = "0, 1, 0") -> tuple[_Intervals, _Floats]:
+        found = _intervals(history, table, columns, window, now_s, row_of)
         shape = len(sizes), window.columns
         return found, coverage(found.row, found.begin, found.end, *shape, found.share)
 
-    allocations, trained = cover("allocations", "array", NODE_SHARE)
+    allocations, trained = cover("allocations", f"array, {NODE_SHARE}, {GPUS}")
     holes, open_ = cover("holes")
     outages, out = cover("outages")
     most = np.array(sizes, dtype=float).reshape(-1, 1)
@@ -100,14 +97,16 @@ def nodes_over_time(
         history, allocations, may_see, (window.to_s - window.from_s) / window.columns
     )
     rows = [[shown[n * each], shown[n * each + size - 1], size] for n, size in enumerate(sizes)]
+    who, theirs = _owners(allocations, codes, (len(sizes), window.columns))
+    counts_of = {**counts, "theirs": np.minimum(theirs, trained)}
     return {
         **window.as_document,
         "nodes": len(names),
         "rows": rows,
         "seen": _base64(_watched_shares(history, window, cut_s)),
         "cells": {
-            **_by_kind(counts, lambda count: _base64(count / most)),
-            "who": _trainer_codes(allocations, codes, (len(sizes), window.columns)),
+            **_by_kind(counts_of, lambda count: _base64(count / most)),
+            "who": b64encode(who.tobytes()).decode(),
         },
         "trainers": legend,
         "sums": _by_kind({**counts, "ordinary": most - sum(counts.values())}, _sums),
@@ -126,26 +125,26 @@ def _node_names(history: sqlite3.Connection) -> list[str]:
 def _intervals(
     history: sqlite3.Connection,
     table: str,
-    array: str,
-    share: str,
+    columns: str,
     window: Window,
     now_s: float,
     row_of: dict[str, int],
 ) -> _Intervals:
-    """Return the last intervals of a table in a window, as numbers."""
+    """Return the last intervals of a table in a window; ``columns``: array, share and GPUs."""
     rows = history.execute(
-        f"SELECT node, start_s, coalesce(end_s, ?), {array}, {share} FROM {table} "
+        f"SELECT node, start_s, coalesce(end_s, ?), {columns} FROM {table} "
         "WHERE (end_s > ? OR end_s IS NULL) AND start_s < ? "
         "ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
         (now_s, window.from_s, window.to_s, _MOST_INTERVALS),
     )
-    fields = ("row", "i8"), ("begin", "f8"), ("end", "f8"), ("array", "i8"), ("share", "f8")
-    kind = np.dtype([*fields])
+    fields = ("row", "i8"), ("begin", "f8"), ("end", "f8")
+    kind = np.dtype([*fields, ("array", "i8"), ("share", "f8"), ("gpus", "f8")])
     found = np.fromiter(((row_of.get(node, -1), *more) for node, *more in rows), dtype=kind)
     cut_s = float(found["end"].min()) if len(found) == _MOST_INTERVALS else 0.0
     found = found[(found["row"] >= 0) & (found["end"] > found["begin"])]
     begin, end = window.column(found["begin"]), window.column(found["end"])
-    return _Intervals(found["row"], begin, end, found["array"], found["share"], cut_s)
+    share, gpus = found["share"], found["gpus"]
+    return _Intervals(found["row"], begin, end, found["array"], share, gpus, cut_s)
 
 
 def _legend(
@@ -153,33 +152,46 @@ def _legend(
 ) -> tuple[dict[int, int], list[dict[str, Any]]]:
     """Return the code of each trainer, those with most nodes first, and the legend of the codes."""
     arrays, places = np.unique(allocations.array, return_inverse=True)
-    weights = np.bincount(places, allocations.node_columns, minlength=len(arrays))
+    length_h = (allocations.end - allocations.begin) * column_s / 3600
+    hours, gpu_hours = (
+        np.bincount(places, length_h * of, minlength=len(arrays))
+        for of in (allocations.share, allocations.gpus)
+    )
     codes: dict[int, int] = {}
     legend = []
-    for place in np.argsort(-weights, kind="stable").tolist():
-        array, hours = int(arrays[place]), weights[place] * column_s / 3600
+    for place in np.argsort(-hours, kind="stable").tolist():
+        array = int(arrays[place])
         if len(codes) == _MOST_TRAINERS:
             break
         user, name = owner_of(history, array) or ("", "")
         if may_see(user):
             codes[array] = len(codes) + 1
             known = {"array": array, "user": user, "name": name}
-            legend.append(known | {"node_h": round(hours, 3)})
+            used = {"node_h": round(hours[place], 3), "gpu_h": round(gpu_hours[place], 3)}
+            legend.append(known | used)
     return codes, legend
 
 
-def _trainer_codes(allocations: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
-    """Return one trainer's code for each cell, 0 for no trainer. Longer intervals cover others."""
-    cells = np.zeros(shape, dtype=np.uint8)
-    order = np.argsort(allocations.end - allocations.begin, kind="stable")
-    begin = np.floor(allocations.begin).astype(int)[order].tolist()
-    end = np.ceil(allocations.end).astype(int)[order].tolist()
-    known = (codes.get(array, _OTHERS) for array in allocations.array[order].tolist())
-    for row, start, stop, code in zip(
-        allocations.row[order].tolist(), begin, end, known, strict=True
-    ):
-        cells[row, start:stop] = code
-    return b64encode(cells.tobytes()).decode()
+def _owners(
+    allocations: _Intervals, codes: dict[int, int], shape: tuple[int, int]
+) -> tuple[NDArray[np.uint8], _Floats]:
+    """Return of each cell the code of the trainer with most node time there, 0 for none.
+
+    And how many nodes that trainer has there. All without a code count as one.
+    """
+    who, most = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
+    arrays, places = np.unique(allocations.array, return_inverse=True)
+    of_array = np.array([codes.get(array, _OTHERS) for array in arrays.tolist()], dtype=int)
+    code_of = of_array[places]
+    for code in np.unique(code_of).tolist():
+        mine = code_of == code
+        rows, at = np.unique(allocations.row[mine], return_inverse=True)
+        times = allocations.begin[mine], allocations.end[mine]
+        nodes = coverage(at, *times, len(rows), shape[1], allocations.share[mine])
+        more = nodes > most[rows] + _LITTLE
+        who[rows] = np.where(more, code, who[rows])
+        most[rows] = np.where(more, nodes, most[rows])
+    return who, most
 
 
 def _watched_shares(history: sqlite3.Connection, window: Window, cut_s: float) -> _Floats:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from bftrainer_slurm.controller.state.history import HistoryError
-from bftrainer_slurm.controller.state.schema import reading
+from bftrainer_slurm.controller.state.schema import GPUS, NODE_SHARE, reading
 from bftrainer_slurm.controller.state.statistics import LATE_S, Delay, summary
 from bftrainer_slurm.words import counted
 
@@ -48,33 +48,30 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
     }
 
 
-# How much of its node an allocation is.
-NODE_SHARE = "CASE WHEN gpus AND node_gpus THEN min(1.0, 1.0 * gpus / node_gpus) ELSE 1.0 END"
+Day: TypeAlias = tuple[dict[str, float], float, float]
 
 
-def day_of_harvest(
-    history: sqlite3.Connection, begin_s: float, end_s: float, now_s: float
-) -> tuple[dict[str, float], float]:
-    """Return the node-hours of each user's trainers in a day, and all node-hours in holes.
+def day_of_harvest(history: sqlite3.Connection, begin_s: float, end_s: float, now_s: float) -> Day:
+    """Return each user's node-hours in a day, all node-hours in holes, and trainers' GPU-hours.
 
-    A part of a node counts as its share of the node.
+    A part of a node counts as its share of the node; GPUs count on nodes that jobs share.
     """
     hours = "max(0, min(coalesce(end_s, :now), :end) - max(start_s, :begin)) / 3600"
     during = "(end_s > :begin OR end_s IS NULL) AND start_s < :end"
     values = {"now": now_s, "begin": begin_s, "end": end_s}
     users = history.execute(
-        f"SELECT coalesce(user, ''), total({hours} * {NODE_SHARE}) FROM allocations "
-        f"LEFT JOIN trainers USING (array) WHERE {during} GROUP BY 1",
+        f"SELECT coalesce(user, ''), total({hours} * {NODE_SHARE}), total({hours} * {GPUS}) "
+        f"FROM allocations LEFT JOIN trainers USING (array) WHERE {during} GROUP BY 1",
         values,
-    )
+    ).fetchall()
     ((holes,),) = history.execute(f"SELECT total({hours}) FROM holes WHERE {during}", values)
-    return dict(users.fetchall()), holes
+    return {user: nodes for user, nodes, _ in users}, holes, sum(gpus for *_, gpus in users)
 
 
-def harvest(found: dict[str, tuple[dict[str, float], float]], may_see: MaySee) -> dict[str, Any]:
+def harvest(found: dict[str, Day], may_see: MaySee) -> dict[str, Any]:
     """Return the harvest of each day; users with few node-hours share one sum."""
     total: dict[str, float] = defaultdict(float)
-    for users, _ in found.values():
+    for users, *_ in found.values():
         for user, hours in users.items():
             total[user] += hours
     top = sorted((user for user in total if user and may_see(user)), key=lambda user: -total[user])
@@ -86,9 +83,10 @@ def harvest(found: dict[str, tuple[dict[str, float], float]], may_see: MaySee) -
                 "date": date,
                 "holes_h": round(holes, 3),
                 "used_h": round(sum(users.values()), 3),
+                "gpus_h": round(gpus, 3),
                 "users_h": [round(users.get(user, 0.0), 3) for user in top],
             }
-            for date, (users, holes) in found.items()
+            for date, (users, holes, gpus) in found.items()
         ],
     }
 

@@ -33,7 +33,6 @@ from bftrainer_slurm.reader.sentences import (
     size_of,
     standing,
     troubles,
-    used_gpus,
 )
 from bftrainer_slurm.reader.stories import change_counts, open_history
 
@@ -62,7 +61,7 @@ class Questions:
         self._history, self._facts, self._secret, self._clock = history, facts, secret, clock
         self.turn = threading.Lock()
         self.made: OrderedDict[tuple[Any, ...], tuple[float, bytes]] = OrderedDict()
-        self._days: OrderedDict[str, tuple[dict[str, float], float]] = OrderedDict()
+        self._days: OrderedDict[str, past.Day] = OrderedDict()
         self._questions: Mapping[str, tuple[float, _Question]] = {
             "now": (2.0, self._now),
             "nodes": (10.0, self._nodes),
@@ -117,7 +116,7 @@ class Questions:
             who.visible_trainers(status["trainers"]),
             key=lambda one: (-len(one["nodes"]), one["array"]),
         )
-        pool, on = status["pool"], used_gpus(status["trainers"])
+        pool = status["pool"]
         free = len(pool["free"]) if pool else 0
         about = status["controller"]
         return {
@@ -125,7 +124,7 @@ class Questions:
             "controller": {name: about.get(name) for name in ("mode", "partition", "since_s")},
             "down": status["down"],
             "trouble": troubles(status),
-            "pool": pool and {**pool, "free": free, "used_gpus": on},
+            "pool": pool and {**pool, "free": free},
             "left_alone": dict(status.get("left_alone") or {}),
             "plan": status["plan"],
             "nodes": status.get("nodes"),

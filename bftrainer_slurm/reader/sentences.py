@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
@@ -174,7 +174,7 @@ def _usable(plan: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     if plan["usable"] == plan["pool"]:
         return []
     others = "are another kind of hardware, or lack what it asks for"
-    if _gpus(document):
+    if document["pool"]["gpus"] is not None:
         others = "have ordinary jobs, are another kind of hardware, or lack what it asks for"
     return [
         f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others {others}."
@@ -182,28 +182,32 @@ def _usable(plan: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
 
 
 def pool_sentence(document: Mapping[str, Any]) -> str:
-    """Say how many nodes there are, and which of them trainers may not use now."""
+    """Say where trainers run, start and are to run, and which nodes they may not use now."""
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
-    gpus = _gpus(document)
-    which = "that ordinary jobs do not fill" if gpus else "without ordinary jobs"
-    starts = f", and start on {pool['starting']} more" if pool["starting"] else ""
+    gpus = pool["gpus"]
+    which, have = "without ordinary jobs", ""
+    if gpus is not None:
+        which = "that ordinary jobs do not fill"
+        have = f", with {gpus['used']:,} of the {counted(gpus['left'], 'GPU')} left there"
+    starts = ""
+    if pool["starting"]:
+        starts = f", and start on {pool['starting']} more{_in_gpus(gpus, 'starting')}"
+    on_the_way = any(
+        one["planned"] not in (None, one["used"] + one["starting"]) for one in (pool, gpus) if one
+    )
+    plan = ""
+    if on_the_way:
+        plan = f"; the plan gives them {pool['planned']}{_in_gpus(gpus, 'planned')}"
     return (
-        f"Trainers run on {pool['used']} of the {nodes(pool['nodes'])} {which}{gpus}{starts}.{more}"
+        f"Trainers run on {pool['used']} of the {nodes(pool['nodes'])} {which}{have}{starts}{plan}."
+        f"{more}"
     )
 
 
-def _gpus(document: Mapping[str, Any]) -> str:
-    """Continue a sentence: how many GPUs of shared nodes trainers run on."""
-    if (has := (document.get("plan") or {}).get("gpus")) is None:
-        return ""
-    return f", with {used_gpus(document['trainers']):,} of the {counted(has, 'GPU')} left there"
-
-
-def used_gpus(trainers: Iterable[Mapping[str, Any]]) -> int:
-    """Return how many GPUs of shared nodes these trainers run on."""
-    return sum(len(one["nodes"]) * (one.get("gpus") or 0) for one in trainers)
+def _in_gpus(gpus: Mapping[str, int] | None, key: str) -> str:
+    return "" if gpus is None else f" ({counted(gpus[key], 'GPU')})"
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

@@ -71,7 +71,14 @@ SHOWN = TRAINER | {
 DOCUMENT = {
     "down": None,
     "controller": {"error": None},
-    "pool": {"nodes": 5, "used": 3, "starting": 0, "free": ["n4", "n5"]},
+    "pool": {
+        "nodes": 5,
+        "used": 3,
+        "starting": 0,
+        "planned": 3,
+        "free": ["n4", "n5"],
+        "gpus": None,
+    },
     "malformed": {},
     "trainers": [TRAINER],
 }

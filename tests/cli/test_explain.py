@@ -45,7 +45,7 @@ TRAINER = {
 }
 STATUS: dict[str, Any] = {
     "down": None,
-    "pool": {"nodes": 8, "used": 8, "starting": 0, "free": []},
+    "pool": {"nodes": 8, "used": 8, "starting": 0, "planned": 8, "free": [], "gpus": None},
     "left_alone": {"reserved": 2, "kept for ordinary jobs": 0},
     "trainers": [],
 }
@@ -133,9 +133,10 @@ def test_a_trainer_of_parts_of_nodes_has_its_gpus_counted(
 
 
 def test_a_trainer_of_whole_nodes_is_told_that_ordinary_jobs_have_parts_of_others() -> None:
-    one, shared = TRAINER | {"plan": TERMS | {"usable": 5}}, {"gpus": 8, "used_gpus": 0}
-    for plan, there in ((shared, True), ({}, False)):
-        found = " ".join(reasons(one, STATUS | {"plan": plan}))
+    one = TRAINER | {"plan": TERMS | {"usable": 5}}
+    shared = {"left": 8, "used": 0, "starting": 0, "planned": 0}
+    for gpus, there in ((shared, True), (None, False)):
+        found = " ".join(reasons(one, STATUS | {"pool": STATUS["pool"] | {"gpus": gpus}}))
         assert (
             "of the pool's 8 nodes: the others have ordinary jobs, are another" in found
         ) is there
@@ -143,13 +144,14 @@ def test_a_trainer_of_whole_nodes_is_told_that_ordinary_jobs_have_parts_of_other
 
 def test_where_trainers_share_nodes_the_gpus_that_they_have_are_told() -> None:
     one = TRAINER | {"gpus": 2, "plan": TERMS | {"gpus": 2}}
-    pool = {"nodes": 8, "used": 7, "starting": 1, "free": []}
-    status = STATUS | {"plan": {"gpus": 20, "used_gpus": 12}, "trainers": [one, TRAINER]}
-    status |= {"pool": pool}
+    gpus = {"left": 20, "used": 6, "starting": 2, "planned": 12}
+    pool = {"nodes": 8, "used": 6, "starting": 1, "planned": 8, "free": [], "gpus": gpus}
+    status = STATUS | {"pool": pool, "trainers": [one, TRAINER]}
+    found = " ".join(reasons(TRAINER, status))
     assert (
-        "Trainers run on 7 of the 8 nodes that ordinary jobs do not fill, with 6 of the 20 GPUs "
-        "left there, and start on 1 more. Idle" in " ".join(reasons(TRAINER, status))
-    )
+        "Trainers run on 6 of the 8 nodes that ordinary jobs do not fill, with 6 of the 20 GPUs "
+        "left there, and start on 1 more (2 GPUs); the plan gives them 8 (12 GPUs). Idle"
+    ) in found
     shown = list(lines(one, status, now_s=1007.4))
     assert shown[0].endswith("running, 6 GPUs on 3 nodes, wants 1 to 8 nodes")
     heading = next(at for at, line in enumerate(shown) if "brings" in line)

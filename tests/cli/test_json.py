@@ -58,8 +58,9 @@ def printed(*words: str) -> dict[str, Any]:
 
 
 def test_of_the_status() -> None:
-    plan = {"status": "greedy", "reason": "no solver", "gpus": 20, "used_gpus": 12}
-    greedy = STATUS | {"plan": STATUS["plan"] | plan}
+    gpus = {"left": 20, "used": 12, "starting": 0, "planned": 12}
+    plan, pool = {"status": "greedy", "reason": "no solver"}, STATUS["pool"] | {"gpus": gpus}
+    greedy = STATUS | {"plan": STATUS["plan"] | plan, "pool": pool}
     unread = {"slurm": [], "refusals": []}  # what was recorded is older
     more = {"mute_nodes": ["n9"], "stopped_pass": {"tried": 500, "left": 253}}
     mute = STATUS | {"controller": STATUS["controller"] | unread} | more

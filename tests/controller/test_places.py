@@ -129,8 +129,9 @@ def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> N
     controller = controlled(slurm, [(4, 1)])
     turns(slurm, controller)
     status = controller.status({})
-    assert status["pool"] == {"nodes": 2, "used": 1, "starting": 0, "free": ["n2"]}
-    assert (status["plan"]["gpus"], status["plan"]["used_gpus"]) == (6, 4)
+    gpus = {"left": 6, "used": 4, "starting": 0, "planned": 4}
+    pool = {"nodes": 2, "used": 1, "starting": 0, "planned": 1, "free": ["n2"], "gpus": gpus}
+    assert status["pool"] == pool
 
 
 def test_a_trainer_has_one_element_on_a_node_at_most() -> None:

@@ -197,7 +197,13 @@ def status_of(week: Week) -> dict[str, Any]:
             "history": None,
         },
         "nodes": len(week.names),
-        "pool": {"nodes": used + len(free), "used": used, "starting": 0, "free": free},
+        "pool": {
+            "nodes": used + len(free),
+            **dict.fromkeys(("used", "planned"), used),
+            "starting": 0,
+            "free": free,
+            "gpus": None,
+        },
         "left_alone": {"needed soon": 3, "kept for ordinary jobs": 2},
         "plan": {"objective": 0.9 * used, "status": "optimal", "solve_s": 0.08},
         "preempted": {

@@ -36,14 +36,17 @@ def one(user: str, state: str = "running", nodes: int = 0, **more: Any) -> dict[
     return {"user": user, "state": state, "nodes": [f"n{n}" for n in range(nodes)], **more}
 
 
-SHARED = {"gpus": 24, "used_gpus": 21}  # in a plan
+SHARED = {"left": 24, "used": 16, "starting": 4, "planned": 21}  # GPUs
+
+
+POOL = {"nodes": 5, "used": 3, "starting": 1, "planned": 4, "free": ["n5"], "gpus": None}
 
 
 def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A status of these trainers."""
     return {
         "controller": ABOUT,
-        "pool": {"nodes": 5, "used": 3, "starting": 0, "free": ["n4", "n5"]},
+        "pool": POOL,
         "plan": {"objective": 12.5, "status": "optimal", "solve_s": 0.25},
         "malformed": {"9": "no record"},
         "trainers": list(trainers),
@@ -83,7 +86,8 @@ def counts(**more: Any) -> dict[str, Any]:
 ALICES = one("alice", nodes=2), one("alice", nodes=3), one("alice", "finished")
 TOLD: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
     "the pool": (status(), {
-        "pool_nodes": 5, "pool_used_nodes": 3, "pool_free_nodes": 2, "mute_nodes": 1,
+        "pool_nodes": 5, "pool_used_nodes": 3, "pool_starting_nodes": 1, "pool_planned_nodes": 4,
+        "pool_free_nodes": 1, "mute_nodes": 1,
         'left_alone_nodes{why="needed soon"}': 2,
     }),
     "a queue that passes come to the end of": (status(), {"backfill_untried_jobs": 0}),
@@ -129,10 +133,10 @@ def test_of_the_status_is_told(document: dict[str, Any], told: dict[str, float])
 
 
 def test_gpus_of_shared_nodes_are_told_where_there_are_any() -> None:
-    plan = status()["plan"]
-    names = ["bftrainer_pool_gpus", "bftrainer_plan_gpus"]
-    found = samples(status(plan=plan | SHARED))
-    assert [found[name] for name in names] == [24, 21]
+    kinds = ("gpus", "used_gpus", "starting_gpus", "planned_gpus")
+    names = [f"bftrainer_pool_{kind}" for kind in kinds]
+    found = samples(status(pool=POOL | {"gpus": SHARED}))
+    assert [found[name] for name in names] == [24, 16, 4, 21]
     assert not samples(status()).keys() & set(names)
 
 
@@ -203,8 +207,8 @@ def test_the_table_of_the_documentation_has_each_metric_with_its_type_and_labels
     counts = Counts()
     counts.requests["queue"].add(0.1)
     made = {}
-    plan = status()["plan"] | SHARED
-    for family in families(status(one("alice"), plan=plan, counts=counts.shown()), 0.0, KEEPER):
+    pool = POOL | {"gpus": SHARED}
+    for family in families(status(one("alice"), pool=pool, counts=counts.shown()), 0.0, KEEPER):
         labels = {name for sample in family.samples for name in sample.labels} - {"le"}
         made[described(family)] = (family.type, tuple(sorted(labels)))
     text = (DOCUMENTS / "monitoring.md").read_text()

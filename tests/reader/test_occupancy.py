@@ -124,7 +124,8 @@ def test_a_trainers_time_is_not_idle_and_an_open_stretch_lasts_until_now() -> No
     assert plane(document, "trainers")[0].tolist() == [0] * 5 + [255] * 5
     assert plane(document, "who")[0].tolist() == [0] * 5 + [1] * 5
     assert document["trainers"] == [
-        {"array": 7, "user": "user7", "name": "job7", "node_h": pytest.approx(50 / 3600, abs=1e-3)}
+        {"array": 7, "user": "user7", "name": "job7"}
+        | {"node_h": pytest.approx(50 / 3600, abs=1e-3), "gpu_h": 0.0}
     ]
 
 
@@ -138,6 +139,22 @@ def test_a_part_of_a_node_counts_as_its_share() -> None:
     assert document["sums"]["ordinary"] == [0.5, 1.5]
     hours = {one["array"]: one["node_h"] * 3600 for one in document["trainers"]}
     assert hours == pytest.approx({7: 50 * 2 / 8, 8: 50 / 8 + 50}, abs=2)
+    gpu_hours = {one["array"]: one["gpu_h"] * 3600 for one in document["trainers"]}
+    assert gpu_hours == pytest.approx({7: 50 * 2, 8: 50 + 400}, abs=2)
+
+
+def test_a_cell_is_the_trainers_that_has_most_of_it_and_says_how_much() -> None:
+    """On n1 trainer 8 has been longest, and trainer 7 has most GPUs; then 9 comes to n2."""
+    parts = [("n1", 0, None, 8, 1), ("n1", 0, 50, 7, 6), ("n2", 50, None, 9, 2)]
+    with made(["n1", "n2"], gpus=8, allocations=parts) as history:
+        document = told(history, Window(0, END_S, columns=2, rows=2))
+        mixed = told(history, Window(0, END_S, columns=2, rows=1))
+    code = {one["array"]: place for place, one in enumerate(document["trainers"], 1)}
+    assert plane(document, "who").tolist() == [[code[7], code[8]], [0, code[9]]]
+    assert plane(document, "theirs").tolist() == [[191, 32], [0, 64]]  # of 255
+    assert plane(document, "trainers").tolist() == [[223, 32], [0, 64]]
+    assert plane(mixed, "who").tolist() == [[code[7], code[9]]]
+    assert plane(mixed, "theirs").tolist() == [[96, 32]]
 
 
 def test_nodes_out_of_service_are_told_from_ordinary_jobs() -> None:

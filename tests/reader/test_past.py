@@ -108,8 +108,8 @@ def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: Histo
     written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
     Spans(written, "holes").change((), ["n1"], begin_s - 7200)
     with reading(path, 3.0) as history:
-        users, holes = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
-        before, _ = past.day_of_harvest(history, begin_s - DAY_S, begin_s, end_s - 1800)
+        users, holes, _ = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
+        before, *_ = past.day_of_harvest(history, begin_s - DAY_S, begin_s, end_s - 1800)
     assert users == {"alice": pytest.approx(2.5)}
     assert before == {"alice": pytest.approx(1.0)}
     assert holes == pytest.approx((end_s - 1800 - begin_s) / 3600)
@@ -121,25 +121,27 @@ def test_a_part_of_a_node_is_harvest_as_its_share(path: Path, written: History) 
     written.begin_allocation(ElementId(7, 0), "n1", begin_s, gpus=2, node_gpus=8)
     written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
     with reading(path, 3.0) as history:
-        users, _ = past.day_of_harvest(history, begin_s, end_s, end_s)
+        users, _, gpus = past.day_of_harvest(history, begin_s, end_s, end_s)
     assert users == {"alice": pytest.approx((end_s - begin_s) / 3600 * 2 / 8 + 1)}
+    assert gpus == pytest.approx((end_s - begin_s) / 3600 * 2)
 
 
 def test_users_beyond_the_most_are_in_the_sum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "_MOST_USERS", 2)
-    found = {"2026-11-23": ({"a": 1.0, "b": 5.0, "c": 3.0, "": 2.0}, 20.0)}
+    found = {"2026-11-23": ({"a": 1.0, "b": 5.0, "c": 3.0, "": 2.0}, 20.0, 0.0)}
     document = past.harvest(found, lambda user: True)
     assert document["users"] == ["b", "c"]
     assert document["days"][0] == {
         "date": "2026-11-23",
         "holes_h": 20.0,
         "used_h": 11.0,
+        "gpus_h": 0.0,
         "users_h": [5.0, 3.0],
     }
 
 
 def test_users_that_may_not_be_named_are_in_the_sum_alone() -> None:
-    found = {"2026-11-23": ({"a": 1.0, "b": 5.0}, 20.0)}
+    found = {"2026-11-23": ({"a": 1.0, "b": 5.0}, 20.0, 0.0)}
     document = past.harvest(found, lambda user: user == "a")
     assert document["users"] == ["a"]
     assert document["days"][0]["used_h"] == 6.0

@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     Measurements(history).add_progress(ARRAY, NOW_S - 200, 1500.0)
     Measurements(history).keep(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
     history.meet(replace(alices, array=13, user="bob", name="resnet"), NOW_S)
-    history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200, gpus=2)
+    history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200, gpus=2, node_gpus=8)
     history.end_allocation(ElementId(13, 0), NOW_S - 5400, "ended")
     history.end(13, "it failed 3 times\nImportError: bob's secret")
     yield history_closed(history, tmp_path)
@@ -119,7 +119,7 @@ def test_all_trainers_are_listed_newest_first_also_those_that_slurm_has_forgotte
     path: Path,
 ) -> None:
     listed = read_history(path, ALL, 0.0, NOW_S, "alice", private=False)["trainers"]
-    assert [(one["array"], one["node_s"]) for one in listed] == [(13, 1800.0), (ARRAY, 900.0)]
+    assert [(one["array"], one["node_s"]) for one in listed] == [(13, 450.0), (ARRAY, 900.0)]
     assert (listed[0]["last_s"], listed[1]["last_s"]) == (NOW_S - 5400, None)
     assert "secret" not in json.dumps(listed)
 
@@ -130,7 +130,7 @@ def test_of_parts_of_nodes_gpus_are_counted(path: Path) -> None:
     (bobs,) = (one for one in listed if one["array"] == 13)
     assert bobs["hidden"]
     total = read_history(path, "13", 0.0, NOW_S, None, private=False)["trainer"]["total"]
-    assert (total["node_s"], total["gpu_s"]) == (1800.0, 3600.0)
+    assert (total["node_s"], total["gpu_s"]) == (450.0, 3600.0)
 
 
 def test_who_had_nodes_since_the_beginning_is_listed_with_its_whole_life(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from heapq import nsmallest
@@ -10,6 +11,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.decide.eligibility import refusal_sentence
+from bftrainer_slurm.controller.decide.planning import StandingPlan
 from bftrainer_slurm.controller.observe.reports import NO_REPORT, WINDOW_S, Report
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.deadline import deadline_status
@@ -223,9 +225,11 @@ def cluster_status(
             "nodes": len(has) + len(free),
             "used": len(used),
             "starting": len(has - used),
+            "planned": None if standing is None else len(_planned(standing.plan)),
             "free": sorted(free),
+            "gpus": None if standing is None else _gpus(standing, snapshot, registry.views),
         },
-        "plan": None if standing is None else _plan(standing.problem, standing.plan),
+        "plan": None if standing is None else _plan(standing.plan),
         "nodes": len(snapshot.all_nodes),
         "preempted": summary(history.delays(now_s - _DAY_S))
         | {"started": history.ordinary(now_s - _DAY_S)},
@@ -260,12 +264,33 @@ def _refused_changes(registry: TrainerRegistry, now_s: float) -> list[str]:
     return [f"trainer {trainers}: {refusal_sentence(refusals[arrays[0]])}"]
 
 
-def _plan(problem: Problem, plan: Plan) -> dict[str, Any]:
+def _plan(plan: Plan) -> dict[str, Any]:
     """Return what users see of the whole plan."""
     reason = {"reason": plan.reason} if plan.reason else {}
-    about = {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
-    gpus = gpus_of(problem, plan)
-    return about | reason | ({"gpus": gpus[0], "used_gpus": gpus[1]} if gpus else {})
+    return {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s} | reason
+
+
+def _planned(plan: Plan) -> frozenset[str]:
+    return frozenset[str]().union(*plan.assignment.values())
+
+
+def _gpus(
+    standing: StandingPlan, snapshot: Snapshot, views: Iterable[TrainerView]
+) -> dict[str, int] | None:
+    """Return how many GPUs of shared nodes are left, used, starting and planned.
+
+    None: no nodes are shared.
+    """
+    planned = gpus_of(standing.problem, standing.plan)
+    if planned is None:
+        return None
+    gpus = Counter[bool]()
+    for view in views:
+        running = view.running()
+        for id_, node in view.placed.items():
+            if (one := snapshot.shared.get(node)) is not None:
+                gpus[id_ in running] += view.gpus or one.gpus
+    return {"left": planned[0], "used": gpus[True], "starting": gpus[False], "planned": planned[1]}
 
 
 def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str, Any]]]:

@@ -97,6 +97,10 @@ CREATE INDEX rescales_by_name ON rescales (user, name, grew);
 -- The problems of the last plans: JSON, compressed by zlib.
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
 """
+# How much of its node an allocation is.
+NODE_SHARE = "CASE WHEN gpus AND node_gpus THEN min(1.0, 1.0 * gpus / node_gpus) ELSE 1.0 END"
+# How many GPUs it has of a node that jobs share; 0 of others.
+GPUS = "CASE WHEN gpus THEN gpus ELSE node_gpus END"
 
 
 def opened(path: Path | str, remote: bool = False) -> sqlite3.Connection:

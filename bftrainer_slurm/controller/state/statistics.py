@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Work
+from bftrainer_slurm.controller.state.schema import GPUS, NODE_SHARE
 
 LATE_S = 10.0  # elements leave much faster, so a job that waits longer has missed a pass
 # Bounds of histograms, in seconds. A node comes back within tenths of a second.
@@ -117,8 +118,8 @@ class Totals:
     shrank: int = 0  # those that the controller has ended,
     reclaimed: int = 0  # that Slurm has ended for other jobs,
     ended: int = 0  # and that have ended by themselves
-    node_s: float = 0.0
-    gpu_s: float = 0.0  # of parts of nodes only
+    node_s: float = 0.0  # a part of a node counts as its share
+    gpu_s: float = 0.0  # on nodes that jobs share
     with_nodes_s: float = 0.0  # seconds in which it had at least one node
     first_s: float | None = None  # begin of the first allocation
     last_s: float | None = None  # end of the last one; None: it has nodes, or has had none
@@ -127,12 +128,13 @@ class Totals:
 # ``totals`` has a row for each trainer: all its allocations that have ended. It changes when one
 # ends. Until the end of the one before, the time with nodes is counted; since then, and since the
 # first of those that had not ended began, the trainer had nodes all the time.
-ADD_ENDED = """
+ADD_ENDED = f"""
 INSERT INTO totals
 SELECT array, start_s, end_s, :how = 'shrank', :how = 'reclaimed', :how = 'ended',
-    end_s - start_s, gpus * (end_s - start_s), end_s - since_s
+    share * (end_s - start_s), gpus * (end_s - start_s), end_s - since_s
 FROM (
-    SELECT array, start_s, gpus, max(start_s, :end_s) AS end_s, (
+    SELECT array, start_s, {NODE_SHARE} AS share, {GPUS} AS gpus,
+        max(start_s, :end_s) AS end_s, (
         SELECT min(start_s) FROM allocations WHERE array = :array AND end_s IS NULL
     ) AS since_s
     FROM allocations WHERE array = :array AND task = :task AND end_s IS NULL
@@ -148,7 +150,7 @@ ON CONFLICT (array) DO UPDATE SET
     with_nodes_s = with_nodes_s + max(0, min(excluded.with_nodes_s, excluded.end_s - end_s))
 """
 # The columns of ``Totals``, by ``array``, with what has not ended until ``:now``.
-TOTALS = """
+TOTALS = f"""
 SELECT array, sum(grew) AS grew, sum(shrank) AS shrank, sum(reclaimed) AS reclaimed,
     sum(ended) AS ended, total(node_s) AS node_s, total(gpu_s) AS gpu_s,
     total(with_nodes_s)
@@ -158,8 +160,9 @@ FROM (
     SELECT array, shrank + reclaimed + ended AS grew, shrank, reclaimed, ended,
         node_s, gpu_s, with_nodes_s, start_s, end_s, NULL AS since_s FROM totals
     UNION ALL
-    SELECT array, 1, 0, 0, 0, max(0, :now - start_s), gpus * max(0, :now - start_s), 0,
-        start_s, NULL, start_s FROM allocations WHERE end_s IS NULL
+    SELECT array, 1, 0, 0, 0, {NODE_SHARE} * max(0, :now - start_s),
+        {GPUS} * max(0, :now - start_s), 0, start_s, NULL, start_s
+        FROM allocations WHERE end_s IS NULL
 )
 """
 

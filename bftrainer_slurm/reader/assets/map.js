@@ -62,8 +62,9 @@ export class NodeMap {
       const trained = cells.trainers[place] / 255, free = cells.idle[place] / 255;
       const broken = cells.out[place] / 255, rest = Math.max(0, 1 - trained - free - broken);
       const who = colors[cells.who[place]] || others, known = seen[place % columns] / 255;
+      const theirs = cells.theirs[place] / 255;
       for (let part = 0; part < 3; part++) {
-        const mixed = trained * who[part] + free * idle[part] + broken * out[part] + rest * ordinary[part];
+        const mixed = theirs * who[part] + (trained - theirs) * others[part] + free * idle[part] + broken * out[part] + rest * ordinary[part];
         image.data[4 * place + part] = known * mixed + (1 - known) * unseen[part];
       }
       image.data[4 * place + 3] = 255;
@@ -113,7 +114,7 @@ export class NodeMap {
       time_s: from_s + (column + 0.5) * (to_s - from_s) / columns,
       row: rows[row],
       seen: this.seen[column] > 127,
-      trainers: share("trainers"), idle: share("idle"), out: share("out"),
+      trainers: share("trainers"), theirs: share("theirs"), idle: share("idle"), out: share("out"),
       who: this.data.trainers[this.cells.who[place] - 1],
     });
   }

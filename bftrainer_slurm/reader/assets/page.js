@@ -2,7 +2,7 @@
 
 import * as charts from "./charts.js";
 import {NodeMap} from "./map.js";
-import {$, ask, chip, COLORS, duration, el, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
+import {$, ask, chip, COLORS, duration, el, few, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
   useKey} from "./tools.js";
 
 const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
@@ -61,17 +61,18 @@ function showTiles() {
   const tile = (name, value, ...more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, ...more.filter(Boolean).map((text) => el("small", {}, text))));
   const alone = Object.entries(left).filter(([, many]) => many).map(([why, many]) => `${many} (${why})`).join(", ");
   const missed = felt?.late_jobs ? `; ${felt.late_jobs} waited over ${felt.late_s} s, so missed a pass of Slurm's scheduler` : "";
-  const have = trainers.filter((one) => one.nodes).length, trouble = trainers.filter((one) => one.notes.trouble).length;
-  const inParts = plan?.gpus != null; // where trainers have parts of nodes
+  const run = trainers.filter((one) => one.nodes).length, start = trainers.filter((one) => !one.nodes && one.starting).length;
+  const trouble = trainers.filter((one) => one.notes.trouble).length;
+  const gpus = pool?.gpus; // where trainers have parts of nodes
   $("tiles").replaceChildren(
-    tile(inParts ? "Nodes that ordinary jobs do not fill" : "Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
-      pool && `trainers run on ${number(pool.used)}, start on ${number(pool.starting)}; ${number(pool.free)} free`,
-      inParts && `trainers run on ${number(pool.used_gpus)} of the ${number(plan.gpus)} GPUs left there`,
+    tile(gpus ? "Nodes that ordinary jobs do not fill" : "Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
+      pool && `trainers run on ${number(pool.used)}, start on ${number(pool.starting)}, are to have ${number(pool.planned)}; ${number(pool.free)} free`,
+      gpus && `of the ${number(gpus.left)} GPUs left there, trainers run on ${number(gpus.used)}, start on ${number(gpus.starting)}, are to have ${number(gpus.planned)}`,
       alone && `besides, trainers leave alone: ${alone}`),
     tile("Ordinary jobs, last 24 h", `${number(felt?.started)} started`, felt && (felt.jobs
       ? `${number(felt.jobs)} of them later, because of trainers: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
       : "none waited for trainers")),
-    tile("Trainers", number(count), trainers.length === count && count && `${have} with nodes, ${count - have} without${trouble ? `, ${trouble} in trouble` : ""}`,
+    tile("Trainers", number(count), trainers.length === count && count && `${run} run, ${start} start, ${count - run - start} have no node${trouble ? `, ${trouble} in trouble` : ""}`,
       others && `besides, ${others} jobs in their partition that are not trainers`));
   $("plan").textContent = `The current plan may not be the best one: ${plan?.status}.`;
   $("plan").hidden = !plan || plan.status === "optimal";
@@ -80,6 +81,9 @@ function showTiles() {
 const badges = ({trouble, advice}) => el("span", {},
   trouble ? el("span", {class: "badge trouble"}, `▲ ${trouble} trouble${trouble > 1 ? "s" : ""} `) : null,
   advice ? el("span", {class: "badge advice"}, `● ${advice} note${advice > 1 ? "s" : ""}`) : null);
+
+// What the plan gives a trainer, unless it has that or it starts there.
+const plannedOf = ({nodes: has, starting, planned}) => (planned == null || planned === has + starting ? "" : `, to have ${planned}`);
 
 function showTrainers() {
   const {viewer, trainers, count, left_out: left} = now;
@@ -94,8 +98,8 @@ function showTrainers() {
   const row = (one) => [
     el("span", {}, chip(trainerColor(one.array)),
       el("button", {type: "button", class: "link", onclick: () => choose(one.array)}, `${one.array} ${one.name}`)),
-    one.user, one.state, `${one.nodes}${one.starting ? `+${one.starting}` : ""}${one.nodes && one.part ? ` (${one.part})` : ""} of ${one.min_nodes}–${one.max_nodes}`,
-    one.node_s == null ? "–" : number(one.node_s / HOUR, 1), number(one.reclaimed), number(one.samples_per_s),
+    one.user, one.state, `${one.nodes}${one.starting ? `+${one.starting}` : ""}${one.nodes && one.part ? ` (${one.part})` : ""} of ${one.min_nodes}–${one.max_nodes}${plannedOf(one)}`,
+    one.node_s == null ? "–" : few(one.node_s / HOUR), number(one.reclaimed), number(one.samples_per_s),
     one.goodput == null ? "–" : percent(one.goodput), badges(one.notes),
   ];
   const heads = ["Trainer", "User", "State", ["Nodes"], ["Node-hours"], ["Reclaimed"], ["Samples/s"], ["Goodput"], "Notes"];
@@ -145,8 +149,9 @@ const entry = (color, ...text) => el("li", {}, chip(color), ...text);
 const called = (one) => `${one.array} ${one.name} of ${one.user}`;
 
 function showLegend({sums, trainers}) {
-  const mean = (values) => number(values.reduce((sum, value) => sum + value, 0) / values.length);
-  const hours = (some) => `${number(some.reduce((sum, one) => sum + one.node_h, 0))} node-h`;
+  const mean = (values) => few(values.reduce((sum, value) => sum + value, 0) / values.length);
+  const total = (some, of) => some.reduce((sum, one) => sum + one[of], 0);
+  const hours = (some) => `${few(total(some, "node_h"))} node-h${total(some, "gpu_h") ? `, ${few(total(some, "gpu_h"))} GPU-h` : ""}`;
   const rest = trainers.slice(COLORS);
   $("legend").replaceChildren(
     entry(style("--ordinary"), `ordinary jobs: ${mean(sums.ordinary)} nodes in the mean`), entry(style("--idle"), `idle: ${mean(sums.idle)}`),
@@ -165,14 +170,14 @@ function showMapTables({sums, trainers}, times, width) {
     ...["trainers", "idle", "ordinary", "out"].map((name) => mean(sums[name], bin))]);
   $("map-tables").replaceChildren(
     table("Mean number of nodes, from each time on", ["Time", ["Trainers"], ["Idle"], ["Ordinary jobs"], ["Out of service"]], rows),
-    table("Trainers in this time", ["Trainer", "User", ["Node-hours"]],
-      trainers.map((one) => [el("span", {}, chip(trainerColor(one.array)), `${one.array} ${one.name}`), one.user, number(one.node_h, 1)])));
+    table("Trainers in this time", ["Trainer", "User", ["Node-hours"], ["GPU-hours"]],
+      trainers.map((one) => [el("span", {}, chip(trainerColor(one.array)), `${one.array} ${one.name}`), one.user, few(one.node_h), one.gpu_h ? few(one.gpu_h) : "–"])));
 }
 
-function readOut({time_s: at, row: [first, last, size], seen, trainers, idle, out, who}) {
+function readOut({time_s: at, row: [first, last, size], seen, trainers, theirs, idle, out, who}) {
   const part = (share, what) => (share < 0.005 ? null : size === 1 && share > 0.995 ? what : `${percent(share)} ${what}`);
   const name = who ? `trainer ${called(who)}` : "trainers";
-  const parts = [part(trainers, name), part(idle, "idle"), part(out, "out of service"), part(1 - trainers - idle - out, "ordinary jobs")];
+  const parts = [part(theirs, name), part(trainers - theirs, "other trainers"), part(idle, "idle"), part(out, "out of service"), part(1 - trainers - idle - out, "ordinary jobs")];
   const where = size > 1 ? `${first} to ${last}` : first;
   $("readout").textContent = `${where}, ${time(at)}: ${seen ? parts.filter(Boolean).join(", ") : "not observed"}`;
 }
@@ -262,7 +267,7 @@ async function showStory() {
 }
 
 function facts({standing, status: one}) {
-  const said = [standing, `submitted ${time(one.submit_s)}`, `${number(one.node_s / HOUR, 1)} node-hours`];
+  const said = [standing, `submitted ${time(one.submit_s)}`, `${few(one.node_s / HOUR)} node-hours`];
   if (one.samples_per_s) said.push(`${number(one.samples_per_s)} samples/s`);
   const spent = one.goodput;
   if (spent?.trained_s != null && spent.with_nodes_s) {
@@ -318,10 +323,10 @@ async function showHarvest() {
   const {days, users} = await ask("harvest");
   charts.chart($("harvest-chart"), () => charts.harvest(days, users));
   const hours = (place) => days.reduce((sum, one) => sum + one.users_h[place], 0);
-  $("harvest-legend").replaceChildren(...users.map((user, place) => entry(charts.userColor(place), `${user}: ${number(hours(place))}`)));
-  $("harvest-table").replaceChildren(table("Node-hours", ["Day", ["In holes"], ["Used by trainers"], ["Share"], ...users.map((user) => [user])],
+  $("harvest-legend").replaceChildren(...users.map((user, place) => entry(charts.userColor(place), `${user}: ${few(hours(place))}`)));
+  $("harvest-table").replaceChildren(table("Node-hours", ["Day", ["In holes"], ["Used by trainers"], ["Share"], ["GPU-hours"], ...users.map((user) => [user])],
     days.map((one) => [one.date, number(one.holes_h, 1), number(one.used_h, 1),
-      one.holes_h ? percent(one.used_h / one.holes_h) : "–", ...one.users_h.map((hours) => number(hours, 1))])));
+      one.holes_h ? percent(one.used_h / one.holes_h) : "–", one.gpus_h ? number(one.gpus_h, 1) : "–", ...one.users_h.map((hours) => number(hours, 1))])));
 }
 
 // ---- start

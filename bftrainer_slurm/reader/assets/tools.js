@@ -65,6 +65,9 @@ export function number(value, digits = 0) {
   return value.toLocaleString("en", {maximumFractionDigits: digits, minimumFractionDigits: digits});
 }
 
+// An amount of any size: what is not 0 never reads 0.
+export const few = (value) => (value > 0 && value < 0.005 ? "under 0.01" : number(value, value >= 10 || !value ? 0 : value >= 0.1 ? 1 : 2));
+
 export const percent = (share) => `${number(100 * share)}\u00a0%`;
 
 export const nodes = (count) => `${number(count)} node${count === 1 ? "" : "s"}`;

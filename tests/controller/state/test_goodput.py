@@ -235,8 +235,8 @@ def test_they_are_those_of_all_allocations_whenever_they_are_read(
         firsts, lasts = [one[0] for one in spans], [one[1] for one in ended]
         assert history.totals(ARRAY, now_s) == Totals(
             *(len(spans), ways["shrank"], ways["reclaimed"], ways["ended"]),
-            node_s=sum(end_s - start_s for start_s, end_s, *_ in spans),
-            gpu_s=sum(had * (end_s - start_s) for start_s, end_s, had, _ in spans),
+            node_s=sum((had / 8 or 1) * (end_s - start_s) for start_s, end_s, had, _ in spans),
+            gpu_s=sum((had or 8) * (end_s - start_s) for start_s, end_s, had, _ in spans),
             with_nodes_s=len(seconds),
             first_s=min(firsts, default=None),
             last_s=None if open_ else max(lasts, default=None),

@@ -47,6 +47,17 @@ def test_allocations_are_counted_by_how_they_ended(path: Path) -> None:
     )
 
 
+def test_a_part_of_a_node_is_used_as_its_share(path: Path) -> None:
+    history = History(path)
+    history.begin_allocation(FIRST, "n1", 100.0, gpus=2, node_gpus=8)
+    history.begin_allocation(SECOND, "n2", 100.0)
+    history.end_allocation(FIRST, 180.0, "shrank")
+    history.begin_allocation(FIRST, "n3", 200.0, gpus=4, node_gpus=8)
+    had = history.totals(12, 220.0)
+    assert had.node_s == pytest.approx(80 / 4 + 120 + 20 / 2)
+    assert had.gpu_s == pytest.approx(80 * 2 + 20 * 4)
+
+
 def test_open_allocations_are_known_after_a_restart(path: Path) -> None:
     before = History(path)
     before.begin_allocation(FIRST, "n1", 100.0)
