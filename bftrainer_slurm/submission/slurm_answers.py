@@ -73,12 +73,13 @@ def check_nodes(
     memory = _memory(given)
     if not (wanted or memory or of_cores):
         return
-    format_ = ("--noheader", "--exact", f"--partition={partition}", "--format=%c|%m|%G")
+    # With --partition sinfo takes no --all, and shows no hidden partitions.
+    words = ("sinfo", "--local", "--all", "--noheader", "--exact", "--format=%R|%c|%m|%G")
     try:
-        lines = ask(("sinfo", "--local", "--all", *format_)).splitlines()
+        rows = [line.split("|", 3) for line in ask(words).splitlines()]
     except NoAnswerError:
         return
-    nodes = [_Node.of(*line.split("|", 2)) for line in lines if line.count("|") >= 2]
+    nodes = [_Node.of(*of) for name, *of in rows if name == partition and len(of) == 3]
     if memory and any(node.memory_mb > _UNKNOWN_MB for node in nodes):
         wanted += (memory,)
     if any(node.gpus for node in nodes):

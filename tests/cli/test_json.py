@@ -82,7 +82,9 @@ def test_of_reasons() -> None:
     told = [as_document(one, STATUS | {"down": None}) for one in STATUS["trainers"]]
     planned = next(one for one in STATUS["trainers"] if one.get("plan"))
     of_parts = planned | {"gpus": 2, "plan": planned["plan"] | {"gpus": 2}}
-    told += [as_document(of_parts, STATUS | {"down": None}), as_document(DOWN["trainers"][0], DOWN)]
+    gpus = {"left": 20, "used": 12, "starting": 0, "planned": 12}
+    shared = STATUS | {"down": None, "pool": STATUS["pool"] | {"gpus": gpus}}
+    told += [as_document(of_parts, shared), as_document(DOWN["trainers"][0], DOWN)]
     assert differences("explain", *told) == []
 
 

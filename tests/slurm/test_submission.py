@@ -430,7 +430,9 @@ def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(
 ) -> None:
     def submitted() -> object:
         site = {"site_partition": "bftrainer", "share": share}
-        return compose("x", {"nodes": "4"}, options, **site, ask=lambda words: "8|8000|gpu:4\n")
+        return compose(
+            "x", {"nodes": "4"}, options, **site, ask=lambda words: "bftrainer|8|80|gpu:4\n"
+        )
 
     if refused:
         with pytest.raises(SubmissionError, match="trainers share nodes by GPUs"):

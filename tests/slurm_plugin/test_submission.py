@@ -119,6 +119,17 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     assert ("nodes; whole ones, since --mem=0" in done.stderr) is whole_by_memory
 
 
+@pytest.mark.newest
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("options", [["--gres=gpu:v101:2"], ["--gpus-per-node=999"]])
+def test_what_no_node_has_is_refused_with_what_there_is(
+    plugin_lab: Lab, way: str, options: list[str]
+) -> None:
+    done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})
+    assert done.returncode != 0
+    assert "no node of partition bftrainer has that; there are nodes with gpu" in done.stderr
+
+
 @cases("refused")
 def test_refused_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     before = jobs(plugin_lab)

@@ -7,8 +7,11 @@ import pytest
 from bftrainer_slurm.submission.directives import SubmissionError
 from bftrainer_slurm.submission.slurm_answers import NoAnswerError, check_nodes, without_singleton
 
-NODES = "32|256000|gpu:a100:4(S:0-1)\n96|1024000|gpu:h100:8,shard:64\n128|512000|(null)\n"
-WITH_GPUS = "32|256000|gpu:a100:4(S:0-1)\n"
+WITH_GPUS = "spare|32|256000|gpu:a100:4(S:0-1)\n"
+NODES = f"""{WITH_GPUS}spare|96|1024000|gpu:h100:8,shard:64
+spare|128|512000|(null)
+main|512|4096000|gpu:v100:16
+"""
 
 
 def silent(words: Sequence[str]) -> str:
@@ -75,13 +78,13 @@ def test_what_no_node_has_is_refused_with_what_there_is(
     with pytest.raises(SubmissionError) as refused:
         check_nodes(given, "spare", ask)
     assert str(refused.value) == refusal.format("partition spare has that; there are nodes with ")
-    assert "--partition=spare" in asked[0]
+    assert len(asked) == 1
 
 
 def test_where_slurm_does_not_say_what_nodes_have_nothing_is_refused() -> None:
     check_nodes({"gpus-per-node": "9"}, "spare", silent)
     check_nodes({"gpus-per-node": "9"}, "spare", lambda words: "")
-    check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", lambda words: "32|1|(null)\n")
+    check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", lambda words: "spare|32|1|(null)\n")
 
 
 def test_who_asks_for_nothing_of_a_node_costs_no_question() -> None:
