@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import bftrainer_slurm
 from scripts.labcluster.site import Site, started_site
 from scripts.launch_corpus.command import table
 from scripts.launch_corpus.runner import SETTINGS, Outcome, Shape, groups, run, shapes
@@ -38,7 +39,7 @@ def test_each_script_says_by_what_it_starts_its_training() -> None:
     found = shapes()
     assert "launch" not in found  # others start it
     assert {one.launcher for one in found.values() if not one.message} > {"torchrun", "srun python"}
-    assert found["mpirun"].message == "mpirun starts its processes"
+    assert found["mpirun"].message == "starts its processes"
     assert list(found.values())[-1].message
 
 
@@ -66,3 +67,9 @@ def test_the_table_says_what_went_wrong() -> None:
     assert lines[1] == ["torchrun", "a", "one", "group", "6", "9.0", "s", "1.0", "s"]
     assert lines[2] == ["mpirun", "b", "message", "20.0", "s"]
     assert lines[3][2:] == ["no", "group", "of", "n1+n2:", "nobody", "trains"]
+
+
+def test_each_message_that_a_shape_waits_for_is_one_that_we_write() -> None:
+    package = Path(bftrainer_slurm.__file__).parent
+    written = "".join(path.read_text() for path in package.rglob("*.py"))
+    assert [one.name for one in shapes().values() if one.message not in written] == []

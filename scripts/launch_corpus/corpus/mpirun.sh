@@ -1,5 +1,5 @@
 #!/bin/bash
 # launcher: mpirun
-# message: mpirun starts its processes
+# message: starts its processes
 export PATH=$PWD/programs/bin:$PATH
 mpirun -np 2 python train.py

@@ -1,4 +1,4 @@
 #!/bin/bash
 # launcher: python, one process
-# message: the script is one process
+# message: do not train together
 srun python alone.py

@@ -1,5 +1,5 @@
 #!/bin/bash
 # launcher: ray
-# message: none has joined
+# message: do not train together
 export PATH=$PWD/programs/bin:$PATH
 ray start --head --block

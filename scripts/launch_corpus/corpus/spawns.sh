@@ -1,4 +1,4 @@
 #!/bin/bash
 # launcher: mp.spawn
-# message: the script itself (torch.multiprocessing) starts its processes
+# message: the script itself (torch.multiprocessing)
 srun python spawning.py
