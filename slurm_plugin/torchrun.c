@@ -24,7 +24,7 @@ static const struct variable ALWAYS[] = {
 /* The element's other variables; our rendezvous in torchrun sets some of them. */
 static const char *const OTHERS[] = {
     "PET_NNODES", "PET_NPROC_PER_NODE", "PET_RDZV_ID", "PET_LOCAL_ADDR",
-    "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "SLURM_OPEN_MODE",
+    "PET_RDZV_ENDPOINT", "SLURM_OPEN_MODE",
     ENV_ELEMENT, ENV_FIRST, ENV_KEEPER, ENV_GRACE, ENV_JOB_SECRET,
     ENV_SRUNS, ENV_STEP, "BFTRAINER_STEPS",
     "BFTRAINER_TASKS", "BFTRAINER_STARTED_BY", /* where a task of srun has become a torchrun */

@@ -8,6 +8,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 Do = Callable[[ModuleType], object]
 
@@ -46,6 +47,9 @@ class _Finder(MetaPathFinder):
 class _Loader(Loader):
     def __init__(self, loader: Loader, do: Do) -> None:
         self._loader, self._do = loader, do
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)  # what python -m asks for
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Make the module as its own loader does."""

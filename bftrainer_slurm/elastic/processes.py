@@ -16,10 +16,21 @@ from multiprocessing.sharedctypes import RawValue
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from bftrainer_slurm.elastic.tasks import waiting
-
 _ROUND_S, _ROUNDS = 0.02, 250
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl.h
+
+
+def processes_with(*variables: str) -> Iterator[int]:
+    """Yield this user's processes that have been started with all of these NAME=VALUE."""
+    wanted = {text.encode() for text in variables}
+    for folder in _folders():
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                yield int(folder.name)
+
+
+def _folders() -> Iterator[Path]:
+    return (folder for folder in Path("/proc").iterdir() if folder.name.isdecimal())
 
 
 def end_with_parent() -> None:
@@ -32,39 +43,22 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def below(ancestor: int) -> list[int]:
-    """Return the processes below this one: its children, their children, and so on."""
+def below(ancestor: int, spare: Collection[int] = ()) -> list[int]:
+    """Return the processes below this one: its children, their children, and so on.
+
+    ``spare`` are left out, and what is below them.
+    """
     parents = {}
-    for folder in waiting.folders():
+    for folder in _folders():
         with contextlib.suppress(OSError):  # ended in between
             stat = (folder / "stat").read_text()
             parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+    for process in spare:
+        parents.pop(process, None)
     found = {ancestor}
     while more := {process for process, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found - {ancestor})
-
-
-def processes_with(*variables: str, spare: Collection[int] = ()) -> list[int]:
-    """Return the processes of this user whose environment has all of these NAME=VALUE.
-
-    ``spare`` are left out. Processes of other users cannot be read and are left out too.
-    """
-    return [one for one in waiting.processes({}, *variables) if one not in spare]
-
-
-def any_catches(processes: Iterable[int], number: int) -> bool:
-    """Return whether one of these processes has its own handler for a signal.
-
-    Processes that the signal ends, or that ignore it, have none.
-    """
-    for process in processes:
-        with contextlib.suppress(OSError):  # ended in between
-            for line in Path(f"/proc/{process}/status").read_text().splitlines():
-                name, _, mask = line.partition(":")
-                if name == "SigCgt" and int(mask, 16) >> (number - 1) & 1:
-                    return True
-    return False
 
 
 def end_within(seconds: float, processes: Collection[int]) -> None:
@@ -78,6 +72,12 @@ def end_within(seconds: float, processes: Collection[int]) -> None:
         left = _still_there(handles, time.monotonic() + seconds)
         _signal(left, signal.SIGKILL)
         _still_there(left, time.monotonic() + seconds)
+
+
+def wait_for_end(processes: Iterable[int], seconds: float) -> None:
+    """Wait until these processes have ended, for so long at most."""
+    with _handles(processes) as handles:
+        _still_there(handles, time.monotonic() + seconds)
 
 
 def _still_there(handles: Collection[int], until_s: float) -> set[int]:
@@ -115,8 +115,8 @@ def _signal(handles: Iterable[int], number: int) -> None:
 def kill_job(job_id: str, spare: Collection[int]) -> bool:
     """Send SIGKILL to the job's processes until none is left; return whether none is."""
     for _ in range(_ROUNDS):
-        left = processes_with(f"SLURM_JOB_ID={job_id}", spare=spare)
-        if not left:
+        found = processes_with(f"SLURM_JOB_ID={job_id}")  # of other users none can be read
+        if not (left := set(found) - set(spare)):
             return True
         for process in left:
             try:

@@ -16,6 +16,7 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 from torch.utils.data import _utils, dataloader
 
 from bftrainer_slurm.elastic.around import around
+from bftrainer_slurm.elastic.log import say
 
 
 def end_workers_within(seconds: float, begins: Callable[[], None]) -> None:
@@ -43,6 +44,7 @@ def fork_workers(fork: Callable[[Sequence[str], Mapping[str, str], Sequence[str]
     )
 
     if not hasattr(SubprocessHandler, "_popen"):
+        say("this torch starts each process anew, so a change of nodes takes longer than it need")
         return
 
     def begin(popen: Any, handler: Any, arguments: Sequence[str], env: Mapping[str, str]) -> Any:

@@ -126,8 +126,8 @@ if __name__ == "__main__":
     import torch.utils.data
 
     from bftrainer_slurm.elastic import rendezvous
+    from bftrainer_slurm.elastic.rendezvous import agent  # noqa: F401  # and all that it needs
 
-    assert rendezvous.why_not() is None  # imports all that the rendezvous needs
     gc.freeze()
     gc.enable()
     if _serve(socket.socket(fileno=int(sys.argv[1]))):

@@ -10,7 +10,7 @@ import tempfile
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
 
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.rendezvous.torchruns_log import LastFailure
+from bftrainer_slurm.elastic.rendezvous.failures import LastFailure
 
 
 def main() -> None:

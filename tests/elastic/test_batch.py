@@ -363,6 +363,27 @@ def test_the_step_whose_processes_join_is_the_training_whatever_its_name(
     assert [trainer.code(task) for task in range(2)] == [0, 0]
 
 
+# A torchrun that still imports torch.
+IMPORTS = f"""#!{sys.executable}
+import os, time
+with open("notes", "a") as notes:
+    print("begins", os.environ["NODE"], file=notes)
+while not os.path.exists("on"):
+    time.sleep(0.05)
+"""
+
+
+def test_a_torchrun_trains_before_it_can_ask(trainer: Trainer) -> None:
+    trainer.write("bin/torchrun", IMPORTS)
+    trainer.script("#!/bin/bash\nsrun torchrun train.py\n")
+    trainer.start(0)
+    trainer.wait_for("begins n0", 1)
+    trainer.start(1)
+    trainer.wait_for("begins n1", 1)
+    (trainer.folder / "on").touch()
+    assert [trainer.code(task) for task in range(2)] == [0, 0]
+
+
 def test_a_step_that_does_not_join_runs_once_whatever_its_text_says(trainer: Trainer) -> None:
     trainer.write(
         "evaluate.sh",
@@ -501,7 +522,7 @@ def test_a_script_that_runs_on_each_node_has_what_it_had_without_us(
 @pytest.mark.parametrize("tells", ["tell", "quiet"])
 def test_where_python_is_too_old_it_runs_on_each_node(tmp_path: Path, tells: str) -> None:
     start = tmp_path / "start"
-    start.write_text(START.read_text().replace("OLDEST = (3, 9)", "OLDEST = (4, 0)"))
+    start.write_text(START.read_text().replace("OLDEST = (3, 10)", "OLDEST = (4, 0)"))
     done = run(
         [sys.executable, "-IS", start, "ran"], {"BFTRAINER_SCRIPT": f"any {tells} /bin/echo"}
     )

@@ -122,7 +122,7 @@ def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: Keeper) 
     assert element.stdout.readline() == "ready\n"
     os.kill(element.pid, signal.SIGTERM)
     assert element.wait(timeout=120) == 128 + signal.SIGTERM
-    wait_until(lambda: not processes_with(f"SLURM_JOB_ID={JOB_ID}"))
+    wait_until(lambda: not any(processes_with(f"SLURM_JOB_ID={JOB_ID}")))
 
 
 def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: Keeper) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from torch.distributed.launcher.api import LaunchConfig
 
-from bftrainer_slurm.elastic.tasks.seats import launch_once
+from bftrainer_slurm.elastic.tasks.seats import launch_for_all
 from scripts.labcluster.keeper import Keeper
 from tests.elastic.agents import started_agents
 from tests.elastic.test_tasks import srun_says
@@ -67,7 +67,7 @@ wait $second && exit $code
 _BY_SRUN = ("bash", "-c", _TWO_TASKS, "srun")
 
 
-def test_of_several_launchers_on_a_node_the_first_trains_and_the_others_wait(
+def test_of_several_launchers_on_a_node_one_trains_and_the_others_wait(
     keeper: Keeper, tmp_path: Path
 ) -> None:
     launcher = (*_BY_SRUN, *_TORCHRUN, "--nproc-per-node=1", "--nnodes=2", "--node-rank=0")
@@ -79,7 +79,7 @@ def test_of_several_launchers_on_a_node_the_first_trains_and_the_others_wait(
         agents.wait_for_world(4, 1, 2)
         agents.kill(2)
         agents.wait_for_world(2, 1)
-    said = "n1 has 2 launchers: the first one starts its 2 processes, the others wait"
+    said = "n1 has 2 launchers: one of them starts its 2 processes, the others wait"
     assert agents.log(1).count(said) == 1
 
 
@@ -94,13 +94,13 @@ def test_of_several_launchers_on_a_node_the_first_trains_and_the_others_wait(
         ("2:2", 2, "2", 2),  # they would not fit
     ],
 )
-def test_the_first_launcher_starts_the_processes_of_all_where_each_is_a_node(
+def test_a_launcher_starts_the_processes_of_all_where_each_is_a_node(
     monkeypatch: pytest.MonkeyPatch, nodes: str, own: int, gpus: str, expected: int
 ) -> None:
     monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
     least, _, most = nodes.partition(":")
     config = LaunchConfig(int(least), int(most), own)
-    launch_once(config, srun_says("n1", 2) | {"SLURM_GPUS_ON_NODE": gpus})
+    launch_for_all(config, srun_says("n1", 2) | {"SLURM_GPUS_ON_NODE": gpus})
     assert config.nproc_per_node == expected
 
 
@@ -147,10 +147,3 @@ def test_beside_another_sruns_training_it_trains_as_in_an_ordinary_job(
     )
     assert ran.stdout == f"{expected}\n"
     assert ran.stderr.count("an srun trains already") == 1
-
-
-def test_a_launcher_whose_first_task_has_ended_ends_too(tmp_path: Path) -> None:
-    step = srun_says("n1", 2) | {"SLURM_JOB_ID": str(os.getpid()), "SLURM_LOCALID": "1"}
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer", "PET_NNODES": "1:4"}
-    ran = subprocess.run([*_TORCHRUN, tmp_path / "no.py"], env=os.environ | step | element)
-    assert ran.returncode == 0

@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
-from bftrainer_slurm.elastic.rendezvous import choose, handler
-from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun, trains_alone
+from bftrainer_slurm.elastic.rendezvous import handler
+from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun
 from bftrainer_slurm.elastic.rendezvous.only_launcher import is_only_launcher
 
-_QUICK = {
-    "PET_MONITOR_INTERVAL": "0.02",
-    "PET_RDZV_ENDPOINT": "bftrainer",
-}
 _OURS = {"PET_RDZV_BACKEND": "bftrainer"}
 
 pytestmark = pytest.mark.torch
 
 
-def test_an_elements_torchrun_looks_often() -> None:
-    environment = dict(_OURS)
-    choose(environment)
-    assert environment == _OURS | _QUICK
+def configured(words: str = "", **own: str) -> LaunchConfig:
+    """Return what an element's torchrun makes of its command line and environment."""
+    code = (
+        "import pickle, sys; from torch.distributed.run import config_from_args, parse_args\n"
+        "config, _, _ = config_from_args(parse_args(sys.argv[1:]))\n"
+        "open(1, 'wb').write(pickle.dumps(config))"
+    )
+    environment = os.environ | _OURS | {"BFTRAINER_ELEMENT": f"{os.getpid()}_9"} | own
+    command = [sys.executable, "-c", code, *words.split(), "train.py"]
+    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    config = pickle.loads(found.stdout)
+    assert isinstance(config, LaunchConfig)
+    return config
 
 
-def test_what_the_user_has_set_stays() -> None:
-    environment = _OURS | {"PET_MONITOR_INTERVAL": "0.5"}
-    choose(environment)
-    assert environment["PET_MONITOR_INTERVAL"] == "0.5"
+def test_an_elements_torchrun_meets_at_ours_and_looks_often() -> None:
+    config = configured()
+    assert (config.rdzv_backend, config.monitor_interval) == ("bftrainer", 0.02)
 
 
-@pytest.mark.parametrize(
-    "own", [{"PET_RDZV_BACKEND": "c10d"}, _OURS | {"BFTRAINER_RENDEZVOUS": "own"}]
-)
+def test_how_often_it_looks_may_be_the_users_choice() -> None:
+    assert configured("--monitor-interval=0.5").monitor_interval == 0.5
+    assert configured(PET_MONITOR_INTERVAL="0.3").monitor_interval == 0.3
+
+
+@pytest.mark.parametrize("own", [{"PET_RDZV_BACKEND": "c10d"}, {"BFTRAINER_RENDEZVOUS": "own"}])
 def test_who_opts_out_has_a_stock_torchrun(own: dict[str, str]) -> None:
-    environment = own | _QUICK
-    choose(environment)
-    assert environment == own
+    config = configured(PET_RDZV_ENDPOINT="bftrainer", **own)  # of a torchrun that has started this
+    assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "")
+    assert config.monitor_interval == LaunchConfig.monitor_interval
 
 
 def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_install(
@@ -57,41 +66,14 @@ def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_i
 
 
 @pytest.mark.parametrize(
-    ("environment", "arguments", "alone"),
-    [
-        ({"PET_RDZV_BACKEND": "c10d"}, ["train.py"], True),
-        ({"PET_RDZV_BACKEND": "c10d"}, ["--rdzv_endpoint=n1:29400", "train.py"], False),
-        ({"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:29400"}, ["train.py"], False),
-        ({"PET_RDZV_BACKEND": "c10d"}, ["--standalone", "train.py"], False),
-        (_OURS, ["train.py"], False),
-    ],
-)
-def test_c10d_without_a_place_for_its_store_is_one_for_each_node(
-    environment: dict[str, str], arguments: list[str], alone: bool
-) -> None:
-    assert trains_alone(environment, arguments) == alone
-
-
-@pytest.mark.parametrize(
-    "own", [{"PET_RDZV_BACKEND": "c10d"}, _OURS | {"BFTRAINER_RENDEZVOUS": "own"}]
-)
-def test_a_torchrun_that_would_train_alone_beside_the_others_is_ended_with_one_line(
-    own: dict[str, str],
-) -> None:
-    element = {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", **own}
-    command = [sys.executable, "-m", "torch.distributed.run", "there-is-no.py"]
-    ran = subprocess.run(command, env=os.environ | element, capture_output=True, text=True)
-    assert ran.returncode == 2
-    assert "needs --rdzv-endpoint=HOST:PORT" in ran.stderr.splitlines()[-1]
-    assert "Traceback" not in ran.stderr
-
-
-@pytest.mark.parametrize(
     ("command", "expected"),
     [
         (["/usr/bin/python3", "/opt/venv/bin/torchrun", "train.py"], True),
         (["python", "-m", "torch.distributed.run", "train.py"], True),
+        (["python3.11", "-u", "-m", "torch.distributed.launch", "train.py"], True),
         (["python", "-u", "train.py", "--run", "torchrun"], False),
+        (["bash", "/home/alice/torchrun"], False),
+        ([], False),
     ],
 )
 def test_a_script_that_imports_torchrun_is_not_taken_for_it(

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic.tasks import apart, lightning, waiting
-from bftrainer_slurm.elastic.tasks.command import (
-    deepspeeds_arguments,
-    torchrun_for,
-    torchrun_for_deepspeed,
-)
-from bftrainer_slurm.elastic.tasks.seats import Seat, seat, use_all_processors
+from bftrainer_slurm.elastic.processes import processes_with
+from bftrainer_slurm.elastic.tasks import apart, lightning
+from bftrainer_slurm.elastic.tasks.command import torchrun_for, torchrun_for_deepspeed
+from bftrainer_slurm.elastic.tasks.seats import seats, use_all_processors
 from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import started_agents
 
 pytestmark = pytest.mark.torch
@@ -86,67 +85,83 @@ def test_a_python_keeps_its_own_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("given", "expected"),
     [
-        (
-            ["--num_gpus=2", "train.py", "--deepspeed", "x.json"],
-            ["train.py", "--deepspeed", "x.json"],
-        ),
-        (["--num_gpus", "2", "--hostfile", "hosts", "--no_ssh", "train.py"], ["train.py"]),
-        (["-q", "--save_pid", "--num_accelerators", "2", "train.py"], ["train.py"]),
-        (["--include=localhost:0,1", "train.py"], ["train.py"]),
-        (["-i", "n1:1,3@n2:0", "train.py"], ["train.py"]),
-        (["--module", "train"], ["-m", "train"]),
-        (["--no_python", "train.sh"], ["--no-python", "train.sh"]),
-        (["--num_gpus", "2"], None),
-        (["--num_gpus"], None),
+        ({}, ["--nproc-per-node=4", "train.py", "--lr", "1"]),
+        ({"num_gpus": 2}, ["--nproc-per-node=2", "train.py", "--lr", "1"]),
+        ({"include": "n1:1,3@n2:0"}, ["--nproc-per-node=2", "train.py", "--lr", "1"]),
+        ({"module": True}, ["--nproc-per-node=4", "-m", "train.py", "--lr", "1"]),
+        ({"no_python": True}, ["--nproc-per-node=4", "--no-python", "train.py", "--lr", "1"]),
     ],
+    ids=str,
 )
 def test_deepspeeds_launcher_is_a_torchrun_here(
-    arguments: Sequence[str], expected: Sequence[str] | None
+    given: dict[str, object], expected: Sequence[str]
 ) -> None:
-    found = torchrun_for_deepspeed(arguments, "/bin/python", {"PET_NPROC_PER_NODE": "2"})
-    assert found == (None if expected is None else ([*_TORCHRUN, *expected], True))
+    said: dict[str, object] = {"num_gpus": -1, "include": "", "module": False, "no_python": False}
+    options = Namespace(**said | given, user_script="train.py", user_args=["--lr", "1"])
+    found = torchrun_for_deepspeed(options, "/bin/python", "4")
+    assert found == [*_TORCHRUN[:-1], *expected]
 
 
-def test_deepspeeds_processes_get_their_rank_as_an_argument_unless_it_is_unwanted() -> None:
-    found = torchrun_for_deepspeed(["--no_local_rank", "train.py"], "/bin/python", {})
-    assert found is not None
-    assert not found[1]
+_DEEPSPEED = """
+import argparse
+
+def parse_args(args=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--num_gpus", type=int, default=-1)
+    parser.add_argument("--include", default="")
+    for flag in ("--module", "--no_python", "--no_local_rank"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("user_script")
+    parser.add_argument("user_args", nargs=argparse.REMAINDER)
+    return parser.parse_args(args)
+
+def main(args=None):
+    print("as it is")
+
+if __name__ == "__main__":
+    main()
+"""
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        (["python", "/env/bin/deepspeed", "train.py"], ["train.py"]),
-        (["python", "/env/bin/ds", "train.py"], ["train.py"]),
-        (["python", "-m", "deepspeed.launcher.runner", "train.py"], ["train.py"]),
-        (["python", "train.py", "deepspeed"], None),
-    ],
+    ("command", "seen"),
+    [("wrapper.py", "under torchrun"), ("-mdeepspeed.launcher.runner", "as it is")],
 )
-def test_deepspeeds_launcher_is_known_by_its_command_line(
-    command: Sequence[str], expected: Sequence[str] | None
+def test_deepspeeds_launcher_is_known_by_its_module_whatever_calls_it(
+    tmp_path: Path, command: str, seen: str
 ) -> None:
-    assert deepspeeds_arguments(command) == expected
+    folder = tmp_path / "deepspeed" / "launcher"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("import torch\n")
+    (folder / "runner.py").write_text(_DEEPSPEED)
+    wrapper = "from deepspeed.launcher.runner import main\nmain()\n"
+    (tmp_path / "wrapper.py").write_text(wrapper)
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
+    ran = subprocess.run(
+        [sys.executable, command, "--num_gpus=2", "train.py"],
+        env=os.environ | element | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert seen in ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        (srun_says("n1", 2) | {"SLURM_LOCALID": "1"}, Seat(1, 2, "SLURM_LOCALID=0")),
-        (srun_says("n1", 1) | by_deepspeed("1"), Seat(1, 2, "LOCAL_RANK=0")),
-        (srun_says("n1", 4) | by_deepspeed("1"), Seat(1, 2, "SLURM_LOCALID=0,LOCAL_RANK=0")),
-        (
-            srun_says("n1", 4) | by_deepspeed("0") | {"SLURM_LOCALID": "3"},
-            Seat(3, 4, "SLURM_LOCALID=0"),
-        ),
-        (srun_says("n1", 1) | {"LOCAL_RANK": "0"}, Seat()),
-        ({}, Seat()),
+        (srun_says("n1", 2) | {"SLURM_LOCALID": "1"}, 2),
+        (srun_says("n1", 1) | by_deepspeed("1"), 2),
+        (srun_says("n1", 4) | by_deepspeed("1"), 2),
+        (srun_says("n1", 1) | {"LOCAL_RANK": "0"}, 1),
+        ({}, 1),
     ],
-    ids=["srun", "deepspeed", "deepspeed of srun", "another deepspeed", "exported", "alone"],
+    ids=["srun", "deepspeed", "deepspeed of srun", "exported", "alone"],
 )
-def test_each_process_of_a_node_has_a_seat(environment: dict[str, str], expected: Seat) -> None:
-    assert seat(environment) == expected
+def test_one_process_of_a_node_trains_for_all(environment: dict[str, str], expected: int) -> None:
+    assert seats(environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,24 +174,47 @@ def test_lightning_says_how_many_processes_a_node_has(
     assert lightning.processes({"devices": devices, "accelerator": accelerator}) == expected
 
 
-def test_another_task_of_the_node_waits_until_the_first_one_has_ended() -> None:
-    step = os.environ | srun_says("n1", 2)
-    with subprocess.Popen(["sleep", "1000"], env=step) as first:
-        other = subprocess.Popen(
-            [sys.executable, "-S", waiting.__file__, "SLURM_LOCALID=0"],
-            env=step | {"SLURM_LOCALID": "1"},
-        )
-        with pytest.raises(subprocess.TimeoutExpired):
-            other.wait(3)
-        first.kill()
-    assert other.wait(120) == 0
+_HOLDS = """
+import os, sys
+from bftrainer_slurm.elastic.rendezvous.only_launcher import hold
+held = hold(dict(os.environ), 0.5)
+print("holds it" if held else "another does", flush=True)
+input()
+"""
 
 
-def test_the_first_task_has_the_processors_of_all() -> None:
+@pytest.mark.parametrize(
+    ("number", "waits"),
+    [({"SLURM_LOCALID": "1"}, True), ({}, False)],
+    ids=["another task", "the same task"],
+)
+def test_a_launcher_waits_for_one_of_another_task_of_the_node_until_that_has_ended(
+    number: dict[str, str], waits: bool
+) -> None:
+    element = {"BFTRAINER_ELEMENT": f"{os.getpid()}_1"}
+    step = os.environ | srun_says("n1", 2) | {"SLURM_JOB_ID": str(os.getpid())} | element
+    command, pipe = [sys.executable, "-c", _HOLDS], subprocess.PIPE
+    with subprocess.Popen(command, env=step, stdin=pipe, stdout=pipe, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "holds it\n"
+        with subprocess.Popen(command, env=step | number, stdin=pipe, stdout=pipe) as other:
+            assert other.stdout is not None
+            if waits:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    other.wait(3)
+            else:
+                assert other.stdout.readline() == b"another does\n"
+            first.kill()
+            assert other.communicate(b"\n")[0] == b""
+    assert other.returncode == 0
+
+
+def test_who_trains_for_others_has_the_processors_of_all() -> None:
     mine = os.sched_getaffinity(0)
     step = srun_says("n1", 2) | {"SLURM_JOB_ID": str(os.getpid())}
     with subprocess.Popen(["sleep", "1000"], env=os.environ | step) as other:
         try:
+            wait_until(lambda: other.pid in processes_with(f"SLURM_JOB_ID={os.getpid()}"))
             os.sched_setaffinity(0, {min(mine)})
             use_all_processors(step)
             assert os.sched_getaffinity(0) == mine
@@ -289,49 +327,22 @@ def test_a_script_that_may_have_one_node_only_is_not_told_that_it_has_one(tmp_pa
     assert _ALONE not in _run_apart(tmp_path, _SPAWNS, "spawn", nodes="1:1")
 
 
-_TRAINS_ALONE = """
-from bftrainer_slurm.elastic.tasks import apart
-apart.SOON_S = 0.1
-import threading, torch
-
-torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
-torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
-for thread in threading.enumerate():
-    if isinstance(thread, threading.Timer):
-        thread.join()
-"""
-
-
-def test_a_script_without_a_group_is_told_that_it_trains_alone(tmp_path: Path) -> None:
-    assert _run_apart(tmp_path, _TRAINS_ALONE).count(_ALONE + "the script is one process") == 1
-
-
-_HAS_DESTROYED_ITS_GROUP = _TRAINS_ALONE.replace(
-    "import threading, torch\n",
-    """import tempfile, threading, torch, torch.distributed as dist
-meeting = dist.FileStore(tempfile.mktemp(), 1)
-dist.init_process_group("gloo", store=meeting, rank=0, world_size=1)
-dist.destroy_process_group()
-""",
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [("OMPI_COMM_WORLD_LOCAL_RANK", "mpirun"), ("RAY_RAYLET_PID", "Ray"), ("RANK", "")],
 )
+def test_who_has_started_a_process_for_one_node_has_told_it_so(variable: str, name: str) -> None:
+    assert apart.starter({variable: "0"}) == name
 
 
-def test_a_script_that_has_destroyed_its_group_is_told_nothing(tmp_path: Path) -> None:
-    assert _ALONE not in _run_apart(tmp_path, _HAS_DESTROYED_ITS_GROUP)
-
-
-def test_who_started_a_process_is_seen_by_the_command_lines_of_its_parents(tmp_path: Path) -> None:
-    for process, parent, command in (
-        (30, 20, "python\0train.py\0mpirun\0x\0mpirun"),
-        (20, 10, "sh"),
-        (10, 1, "/opt/mpi/bin/mpirun\0-np\x002"),
-    ):
-        folder = tmp_path / str(process)
-        folder.mkdir()
-        (folder / "cmdline").write_text(command + "\0")
-        (folder / "stat").write_text(f"{process} (a ) b) S {parent} 1 1")
-    assert apart.starter(10, tmp_path) == "mpirun"
-    assert apart.starter(20, tmp_path) == "mpirun"
-    (tmp_path / "10" / "cmdline").write_text("bash\0script\xff")
-    assert apart.starter(20, tmp_path) is None
-    assert apart.starter(40, tmp_path) is None
+def test_code_in_no_file_is_left_as_it_is_and_told(tmp_path: Path) -> None:
+    group = f"{_GROUP}init_method='file://{tmp_path}/store')"
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{group}; print('ran once')"],
+        env=os.environ | srun_says("n1") | element | {"SLURMD_NODENAME": "n1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout == "ran once\n"
+    assert ran.stderr.count(_ALONE + "its code is in no file") == 1

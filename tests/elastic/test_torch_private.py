@@ -53,3 +53,14 @@ def test_where_torch_lists_its_groups_in_another_way_a_script_destroys_its_own_a
     monkeypatch.setattr(dist.distributed_c10d, "_world", object())
     torch_private.keep_groups()
     assert dist.destroy_process_group is destroy
+
+
+def test_a_torch_that_starts_its_workers_in_another_way_says_that_changes_take_longer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    monkeypatch.setattr(subprocess_handler, "SubprocessHandler", object)
+    torch_private.fork_workers(lambda *_: None)
+    said = "bftrainer: this torch starts each process anew, so a change of nodes takes longer"
+    assert capfd.readouterr().err.startswith(said)

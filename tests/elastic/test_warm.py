@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
-from bftrainer_slurm.elastic.rendezvous import warm
 from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
@@ -43,26 +42,6 @@ def forker() -> Iterator[subprocess.Popen[str]]:
 
 
 Run = Callable[..., Ran]
-
-
-def test_a_job_beside_it_that_a_worker_has_submitted_is_not_left_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ours = f"{VARIABLE}=/proc/{os.getpid()}/fd/77"
-    name, _, value = ours.partition("=")
-    sleep = ["/bin/sleep", "600"]
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with (
-        subprocess.Popen(sleep, env={name: value, "SLURM_JOB_ID": "7"}) as helper,
-        subprocess.Popen(sleep, env={name: value, "SLURM_JOB_ID": "8"}) as neighbour,
-    ):
-        try:
-            found = warm.left_over(ours, None)
-            assert helper.pid in found
-            assert neighbour.pid not in found
-        finally:
-            helper.kill()
-            neighbour.kill()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 A script that runs on one node starts its training by srun, does not write to a node's own disk or
 memory, which other nodes do not see, and is not written for each node. Standard library only: a
-system's Python runs this (3.9 or later), before each batch script.
+system's Python runs this (3.10 or later), before each batch script.
 """
 
 from __future__ import annotations

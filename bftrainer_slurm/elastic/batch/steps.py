@@ -3,9 +3,10 @@
 The SPANK plugin in each srun connects to a socket of ours, and waits for one line: ``go NUMBER``,
 or ``exit CODE`` where another element's run of the same script is through with this step.
 
-The step whose processes join the trainer's group is the training. They ask here before they do
-(``rendezvous.only_launcher``), so that the others start at once, and are told ``go``, or ``beside``
-while another step trains. Of those that cannot ask, the keeper knows that they have joined.
+The step whose processes join the trainer's group is the training. A torchrun will, as is seen here;
+others ask before they do (``rendezvous.only_launcher``), so that the other nodes start at once, and
+are told ``go``, or ``beside`` while another step trains. Of those that cannot ask, the keeper knows
+that they have joined.
 
 Who connects is read from its ``/proc``, so nobody but this user can name one.
 """
@@ -13,10 +14,12 @@ Who connects is read from its ``/proc``, so nobody but this user can name one.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
 import re
+import select
 import shutil
 import socket
 import struct
@@ -29,6 +32,8 @@ from pathlib import Path
 
 from bftrainer_slurm.elastic.batch.inherited import Inherited, inherited_by
 from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.processes import processes_with
+from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun
 from bftrainer_slurm.keeper.messages import MAX_STEPS, MAX_WHAT, Batch, Step
 
 MAX_STEP = 256 * 1024  # bytes of what starts a step: command line, folder, what the script has set
@@ -36,6 +41,7 @@ RECLAIM_S = 3.0  # a step that is killed for a reclaim may end so long before it
 STEP = "BFTRAINER_STEP"  # the step's number, in its processes
 SOCKET = "BFTRAINER_SRUNS"  # where the srun of a script connects to: an abstract Unix socket
 
+_LOOK_S, _LOOKS = 0.2, 50  # at a new step's processes
 _BACKEND = "PET_RDZV_BACKEND"
 _NUMBERS = re.compile(r"\d+")
 _CREDENTIALS = struct.Struct("3i")
@@ -117,6 +123,22 @@ def _environment(pid: int) -> dict[str, str]:
 
 def _words(path: Path) -> list[str]:
     return [os.fsdecode(one) for one in path.read_bytes().split(b"\0")[:-1]]
+
+
+def _starts_torchrun(srun: socket.socket, job: str, number: int) -> bool:
+    """Whether a step's processes here become a torchrun as it begins.
+
+    Then it is certain that it trains, before its Python has imported torch and asks: the other
+    nodes begin some seconds earlier.
+    """
+    for _ in range(_LOOKS):
+        if select.select([srun], [], [], _LOOK_S)[0]:  # it has ended
+            return False
+        for process in processes_with(f"SLURM_JOB_ID={job}", f"{STEP}={number}"):
+            with contextlib.suppress(OSError):
+                if is_torchrun(_words(Path(f"/proc/{process}/cmdline"))):
+                    return True
+    return False
 
 
 class Steps:
@@ -220,7 +242,8 @@ class Steps:
             connection.sendall(b"exit %d\n" % code)
             return
         connection.sendall(b"go %d\n" % number)
-        if command.meets_elsewhere(self._before):
+        surely = command.meets_elsewhere(self._before)
+        if surely or _starts_torchrun(connection, command.job, number):
             self.trains(number)
         self._end(number, connection.recv(16))
 

@@ -6,7 +6,6 @@ agent. Facts about the agent: torch 2.13, torch/distributed/elastic/agent/server
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import sys
@@ -27,13 +26,13 @@ from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.place import address_towards, read_identity
-from bftrainer_slurm.elastic.processes import any_catches, below, end_within
+from bftrainer_slurm.elastic.processes import adopt_orphans, below, end_within, wait_for_end
 from bftrainer_slurm.elastic.progress import Progress
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of, options
+from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of
+from bftrainer_slurm.elastic.rendezvous.failures import LastFailure, cause_of
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.reaching import reached
-from bftrainer_slurm.elastic.rendezvous.torchruns_log import GivenBack, LastFailure, cause_of
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.keeper.credentials import JOB_SECRET
@@ -72,14 +71,16 @@ class AgentRendezvous(RendezvousHandler):
         environment[snapshot.VARIABLE] = snapshot.made()
         torch_private.set_libuv(environment)
         choose_interface(environment, self._address)
+        adopt_orphans()  # what workers leave behind
+        self._launchers = below(os.getpid())  # what this process has started before
         self._origin: warm.Origin | None = None
-        if not any(name.startswith("--no-python") for name, _ in options(sys.argv[1:])):
+        if not any(word.replace("_", "-") == "--no-python" for word in sys.argv[1:]):
             # torch.cuda.is_available() must not initialise CUDA in what workers are forked from.
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             self._origin = warm.start()
         self._failure = LastFailure()
         self._node = identity.node
-        self._given_back = GivenBack(self._node)
+        self._is_given_back = False
         self._store: GenerationStore | None = None
         launcher = launcher_of(sys.orig_argv, environment)
         self._membership = Membership(
@@ -89,9 +90,9 @@ class AgentRendezvous(RendezvousHandler):
         self._membership.start()
         self._progress = Progress(self._memory, self._membership.progress)
         self._progress.follow()
-        least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
-        self._asking = Asking(self._memory, least_s)
-        torch_private.end_workers_within(least_s, self._about_to_end_workers)
+        self._end_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
+        self._asking = Asking(self._memory, self._end_s)
+        torch_private.end_workers_within(self._end_s, self._about_to_end_workers)
         on_signals(_ending_signals(environment), self._leave)
 
     @property
@@ -137,7 +138,7 @@ class AgentRendezvous(RendezvousHandler):
             try:
                 generation = self._membership.wait_generation()
             except ReleasedError:
-                self._given_back.say(planned=True)
+                self._say_given_back("as the plan says")
                 wait_for_the_end()
             except FinishedError as finished:
                 self._end_finished(finished.code, failed=cause == "failed")
@@ -158,17 +159,22 @@ class AgentRendezvous(RendezvousHandler):
         return True
 
     def _leave(self) -> None:
-        """Leave the group, and end as fast as this node's other processes allow.
+        """Leave the group, and end as soon as this node's other processes have.
 
-        Slurm has signalled all of them. If none below this one handles the signal, there is nothing
-        to wait for, and torchrun need not stop them one by one.
+        Slurm has signalled all of them. The teardown of torch's modules would take half a second of
+        processor time, in which an ordinary job waits.
         """
-        self._given_back.say()
-        end_soon(_SIGNALLED)
+        self._say_given_back("to an ordinary job, unless somebody cancelled this one")
         self._membership.leave()
-        if self._origin and not any_catches(below(os.getpid()), signal.SIGTERM):
-            self._membership.close()
-            os._exit(_SIGNALLED)
+        wait_for_end(self._started(), 2 * self._end_s)  # in between torchrun kills who is left
+        self._membership.close()
+        os._exit(_SIGNALLED)
+
+    def _say_given_back(self, to: str) -> None:
+        """Say once that this is no failure, as torch's own messages look like one."""
+        if not self._is_given_back:
+            self._is_given_back = True
+            say(f"{self._node} is given back {to}; this is no failure")
 
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Finished) and self._store is None:
@@ -184,7 +190,7 @@ class AgentRendezvous(RendezvousHandler):
         os._exit(_SIGNALLED if failed else 0)
 
     def _about_to_end_workers(self) -> None:
-        if not self._given_back.told:  # else Slurm has signalled them too: they have the grace
+        if not self._is_given_back:  # else Slurm has signalled them too: they have the grace
             self._memory.present.ending = True
 
     def _why_again(self) -> tuple[str, str]:
@@ -205,8 +211,12 @@ class AgentRendezvous(RendezvousHandler):
         They would add up on a node whose script starts again and again.
         """
         if self._store is not None:
-            variable = f"{VARIABLE}={self._memory.path}"
-            end_within(_LEAST_S, warm.left_over(variable, self._origin))
+            end_within(_LEAST_S, self._started())
+
+    def _started(self) -> list[int]:
+        """Return the workers, and all that they have started and is still there."""
+        origin = self._origin.pid if self._origin is not None else 0
+        return [one for one in below(os.getpid(), spare=self._launchers) if one != origin]
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if the generation has ended already."""
@@ -241,21 +251,6 @@ class AgentRendezvous(RendezvousHandler):
     def _has_ended(self) -> bool:
         """Whether agents of this generation may be gone, so that nobody should wait for them."""
         return self._membership.change is not None
-
-
-def end_soon(code: int) -> None:
-    """Let this process end with ``code`` as soon as its own work is done.
-
-    The teardown of torch's modules would take half a second of processor time, more than an
-    element's usual grace.
-    """
-
-    def end() -> NoReturn:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-    atexit.register(end)  # the last one registered runs first: torch's would take their time
 
 
 def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:

@@ -18,10 +18,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 _Answer = TypeVar("_Answer")
-_LOOK_S, _LAST_LOOKS_S = (
-    0.002,
-    0.2,
-)  # from one look of a wait to the next, at its beginning and later
+_LOOK_S, _LAST_LOOKS_S = 0.002, 0.2  # from one look to the next, at a wait's beginning and later
 _PART = 0.1  # of the time that it has waited
 _AT_THE_END = "terminal_state"  # in the key of the barrier at which agents wait for each other
 _PASSED = "bftrainer/passed"  # how many guests have passed it

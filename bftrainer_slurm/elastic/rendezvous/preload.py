@@ -43,7 +43,7 @@ _Handlers = Mapping[signal.Signals, Any]
 def serve(asking: int) -> NoReturn:
     """Fork workers as the agent asks by this socket, and tell it when they have ended."""
     end_with_parent()  # when the agent is killed, nothing else would end this one and its workers
-    adopt_orphans()  # what a script leaves behind: so the agent finds it, see ``warm.left_over``
+    adopt_orphans()  # what a script leaves behind: so the agent finds it below this process
     # Slurm signals all processes of an element, and this one's end would be that of its workers.
     numbers = [one for one in signal.valid_signals() - _KEPT if signal.getsignal(one) is not None]
     handlers = {one: signal.signal(one, signal.SIG_IGN) for one in numbers}

@@ -21,10 +21,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.processes import below, processes_with
 from bftrainer_slurm.elastic.rendezvous import preload
 
-_JOB = "SLURM_JOB_ID"
 _READY_S = 120.0  # for a cold disk; if it takes longer, the first step does
 
 
@@ -107,19 +105,6 @@ class Origin:
             worker.end(-signal.SIGKILL)
         self._ready.set()
         self._begun.put(None)
-
-
-def left_over(variable: str, origin: Origin | None) -> list[int]:
-    """Return what workers have left behind, if none of them is there any more.
-
-    These are the processes below the origin, and those with this NAME=VALUE of the workers in
-    their environment, for workers that were not forked.
-    """
-    own = (os.getpid(), *(() if origin is None else (origin.pid,)))
-    # A job that a worker has submitted has inherited the variable, and may be on this node too.
-    job = [f"{_JOB}={os.environ[_JOB]}"] if _JOB in os.environ else []
-    found = processes_with(variable, *job, spare=own)
-    return found if origin is None else found + below(origin.pid)
 
 
 def start() -> Origin:

@@ -1,4 +1,4 @@
-"""Trainings that no torchrun started (``srun python``): a node's first task becomes its torchrun.
+"""Trainings that no torchrun started (``srun python``): one of a node's tasks becomes its torchrun.
 
 ``autoload`` is the entry point that torch calls at the end of ``import torch`` (group
 ``torch.backends``). The rendezvous itself is torchrun's, see ``rendezvous``.

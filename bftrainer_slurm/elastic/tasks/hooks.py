@@ -14,23 +14,21 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.around import around
+from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.rendezvous.command_line import (
-    STARTED_BY,
-    is_launcher,
-    is_llama_factory,
-    is_ours,
-)
-from bftrainer_slurm.elastic.rendezvous.only_launcher import trains_beside
+from bftrainer_slurm.elastic.rendezvous.command_line import STARTED_BY, is_ours
+from bftrainer_slurm.elastic.rendezvous.only_launcher import HELD, hold, trains_beside
 from bftrainer_slurm.elastic.tasks import apart, lightning, worker
 from bftrainer_slurm.elastic.tasks.command import (
-    deepspeeds_arguments,
     torchrun_for,
     torchrun_for_deepspeed,
     without_local_rank,
 )
-from bftrainer_slurm.elastic.tasks.seats import VARIABLE, seat, use_all_processors, wait_for
+from bftrainer_slurm.elastic.tasks.seats import VARIABLE, seats, use_all_processors
 
+_DEEPSPEED = "deepspeed.launcher.runner"  # seen with 0.18
+_RUN = "TORCHELASTIC_RUN_ID"  # which torchrun gives its workers
 _NO_TORCHRUN = ("USE_RAY", "USE_KT")  # LLaMA Factory's
 _STARTED_BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND"  # which its launcher always sets
 
@@ -38,31 +36,17 @@ _STARTED_BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND"  # which its launcher alway
 def install(environment: MutableMapping[str, str], command: Sequence[str]) -> None:
     """Have this process meet the trainer's other nodes, as a worker or as a task of srun."""
     if not is_ours(environment):
-        if "TORCHELASTIC_RUN_ID" in environment:
+        if _RUN in environment:
             resuming.install(environment)
         return
-    if "TORCHELASTIC_RUN_ID" in environment:
+    if _RUN in environment:
         worker.prepare(environment)
         return
-    if (arguments := deepspeeds_arguments(command)) is not None:
-        found = torchrun_for_deepspeed(arguments, sys.executable, environment)
-        if found is not None:
-            _become(found[0], environment, "deepspeed", tells_rank=found[1])
-    if is_launcher(command):
-        apart.watch(environment)  # torchtune's trains itself where one device is meant
-        if is_llama_factory(command):
-            _let_it_launch(environment)
-        return
-    if "--multiprocessing-fork" in command:
-        worker.before_group(lambda given: _say_who_spawned(environment, given))
-        return
-    apart.watch(environment)
-    others = seat(environment).of
+    when_imported({_DEEPSPEED: lambda launcher: _take_its_place(launcher, environment)})
+    _let_llama_factory_launch(environment)
+    others = seats(environment)
     plain = without_local_rank(command, environment)
-    if torchrun_for(command, sys.executable, others) is None:
-        return
     as_it_was = dict(environment)  # the script may change it before it trains
-    process = os.getpid()
     by_srun = "srun python" if "SLURM_STEP_ID" in environment else "python"
     own = by_srun if plain is None else "deepspeed"
 
@@ -72,16 +56,20 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
             _become(torchrun, as_it_was, launcher, tells_rank=plain is not None)
 
     def begin_with_group(given: Mapping[str, Any]) -> None:
-        if os.getpid() != process:
-            _say_who_spawned(environment, given)
-        elif (starts := apart.starter(process)) is not None:
-            apart.tell(environment, starts)
+        if _RUN in environment:  # this process was a torchrun, and has forked a worker
+            return
+        if starts := apart.starter(environment):
+            apart.tell(environment, given, f"{starts} starts its processes")
+        elif torchrun_for(command, sys.executable, 1) is None:
+            apart.tell(environment, given, "its code is in no file, so it cannot begin again")
         else:
             begin(1, own)
 
     def begin_with_lightning(arguments: Mapping[str, Any]) -> None:
+        if _RUN in environment or apart.starter(environment):
+            return
         processes = lightning.processes(arguments)
-        if os.getpid() == process and ("SLURM_STEP_ID" in environment or processes > 1):
+        if "SLURM_STEP_ID" in environment or processes > 1:
             begin(processes, "lightning")
 
     if _STARTED_BY_ACCELERATE in environment:  # alone, it would never look for others
@@ -90,18 +78,23 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
     lightning.before_connectors(begin_with_lightning)
 
 
-def _let_it_launch(environment: MutableMapping[str, str]) -> None:
+def _take_its_place(launcher: Any, environment: Mapping[str, str]) -> None:
+    """Become the torchrun that does what DeepSpeed's launcher would do on this node."""
+
+    def launch(main: object, arguments: Sequence[str] | None = None) -> None:
+        options = launcher.parse_args(arguments)
+        processes = environment.get("PET_NPROC_PER_NODE", "1")
+        torchrun = torchrun_for_deepspeed(options, sys.executable, processes)
+        _become(torchrun, environment, "deepspeed", tells_rank=not options.no_local_rank)
+
+    around(launcher, "main", launch)
+
+
+def _let_llama_factory_launch(environment: MutableMapping[str, str]) -> None:
     """Have LLaMA Factory start torchrun for one GPU too; else it trains itself (0.9.5)."""
     gpus = environment.get("SLURM_GPUS_ON_NODE", "")
     if gpus.isdecimal() and int(gpus) > 0 and environment.keys().isdisjoint(_NO_TORCHRUN):
         environment.setdefault("FORCE_TORCHRUN", "1")
-
-
-def _say_who_spawned(environment: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    """Tell of a group of processes that the script itself has started on this node."""
-    rank = given.get("rank", -1)
-    if (rank if rank >= 0 else int(environment.get("RANK", "0"))) == 0:
-        apart.tell(environment, "the script itself (torch.multiprocessing)")
 
 
 def _become(
@@ -110,14 +103,14 @@ def _become(
     launcher: str,
     tells_rank: bool = False,
 ) -> NoReturn:
-    """Replace this process by its node's torchrun; or by one that waits for it, in other seats."""
-    here = seat(environment)
-    if here.number != 0:
-        wait_for(here.first, environment)
-    if here.of > 1:
+    """Replace this process by its node's torchrun; or by one that waits for another's."""
+    told = {VARIABLE: worker.TELL_RANK if tells_rank else "1", STARTED_BY: launcher}
+    if (held := hold(environment)) is not None:  # else torchrun says what is wrong
+        held.set_inheritable(True)
+        told[HELD] = str(held.fileno())
+    if seats(environment) > 1:
         use_all_processors(environment)
     sys.stdout.flush()
     node = environment.get("SLURMD_NODENAME", "this node")
     say(f"{node} starts the script again under torchrun, to meet the trainer's others")
-    told = {VARIABLE: worker.TELL_RANK if tells_rank else "1", STARTED_BY: launcher}
     os.execve(torchrun[0], list(torchrun), {**environment, **told})

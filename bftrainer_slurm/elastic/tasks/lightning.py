@@ -17,16 +17,10 @@ from bftrainer_slurm.elastic.around import before
 from bftrainer_slurm.elastic.imported import when_imported
 
 _CONNECTORS = {
-    f"{package}.{module}": name
-    for packages, module, name in (
-        (
-            ("lightning.pytorch", "pytorch_lightning"),
-            "trainer.connectors.accelerator_connector",
-            "_AcceleratorConnector",
-        ),
-        (("lightning.fabric", "lightning_fabric"), "connector", "_Connector"),
-    )
-    for package in packages
+    "lightning.pytorch.trainer.connectors.accelerator_connector": "_AcceleratorConnector",
+    "pytorch_lightning.trainer.connectors.accelerator_connector": "_AcceleratorConnector",
+    "lightning.fabric.connector": "_Connector",
+    "lightning_fabric.connector": "_Connector",
 }
 Before = Callable[[MutableMapping[str, Any]], object]
 

@@ -1,8 +1,7 @@
-"""What torchrun knows and a rendezvous handler is not told: how its workers ended, its signals."""
+"""What torchrun knows and a rendezvous handler is not told: how its workers have failed."""
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from collections.abc import Callable
@@ -12,9 +11,7 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from bftrainer_slurm.elastic.around import around
-from bftrainer_slurm.elastic.log import say
 
-_AGENT = "torch.distributed.elastic.agent.server.api"
 _MAX_TEXT = 1_900  # characters: a note holds 2 kB
 _PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
 UNKNOWN = "a worker ended without an exception"
@@ -54,37 +51,6 @@ def text_of(failure: ProcessFailure) -> str:
     if failure.exitcode < 0:
         return f"process {failure.local_rank} terminated with signal {failure.signal_name()}"
     return f"process {failure.local_rank} terminated with exit code {failure.exitcode}"
-
-
-class GivenBack(logging.Filter):
-    """Says once that a node is given back, before torchrun logs that it got a signal.
-
-    torch's own messages look like a failure. The thread that watches signals may not have run when
-    torchrun logs, or be about to say it: then torchrun's message waits.
-    """
-
-    def __init__(self, node: str, tell: Callable[[str], None] = say) -> None:
-        super().__init__()
-        self.told = False
-        self._node = node
-        self._tell = tell
-        self._lock = threading.Lock()
-        logging.getLogger(_AGENT).addFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let a record pass; first say it, if torchrun got a signal."""
-        if "death signal" in str(record.msg):
-            self.say()
-        return True
-
-    def say(self, planned: bool = False) -> None:
-        """Say it if it has not been; ``planned``: the keeper let the node go before Slurm did."""
-        unplanned = "to an ordinary job, unless somebody cancelled this one"
-        to = "as the plan says" if planned else unplanned
-        with self._lock:
-            told, self.told = self.told, True
-            if not told:
-                self._tell(f"{self._node} is given back {to}; this is no failure")
 
 
 def cause_of(text: str, over: threading.Event) -> tuple[str, str]:
