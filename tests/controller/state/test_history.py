@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.schema import reading
 from bftrainer_slurm.controller.state.statistics import Delay, Totals
 from bftrainer_slurm.controller.state.stopwatch import Throughput
-from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import read_history

@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state import measurements as measurements_module
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
-from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.messages import Engaged
 from tests.controller.worlds import ARRAY, NOW_S
 
 JOB = Job("alice", "digits")
