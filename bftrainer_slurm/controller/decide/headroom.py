@@ -10,13 +10,12 @@ passes, and there after all ordinary jobs. So nodes that no pass has seen idle n
 protection.
 
 Where jobs share nodes, they get those that Slurm would give them if there were no trainers
-(``node_choice``). So trainers do not scatter ordinary jobs over more nodes, and large jobs find as
-much room as without them. Slurm's choice also depends on what is free elsewhere, so more elements
-leave if a job would otherwise go to another node. While no job waits in vain, the main scheduler
-starts jobs as they come, up to some seconds later: so elements leave at once, and the place of the
-next job stays free.
-Where nodes are whole, it does not matter to
-other jobs which ones a job gets: idle ones, then those of trainers with most to spare.
+(``node_choice``), so that trainers scatter them less over nodes, and large jobs find as much room
+as without them. Slurm's choice also depends on what is free elsewhere, so more elements leave if a
+job would otherwise go to another node. While no job waits in vain, the main scheduler starts jobs
+as they come, up to some seconds later: so elements leave at once, and the place of the next job
+stays free. Where nodes are whole, it does not matter to other jobs which ones a job gets: idle
+ones, then those of trainers with most to spare.
 """
 
 from __future__ import annotations
