@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.actions import Headroom
+from bftrainer_slurm.controller.decide.actions import Headroom, Shrink
 from bftrainer_slurm.controller.decide.available import free_units, growable, refill
 from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.planning import offered
@@ -39,6 +39,7 @@ from bftrainer_slurm.model import (
     Resources,
     WaitingJob,
 )
+from tests.controller.decide.test_decision import Deciding
 from tests.controller.worlds import NOW_S, cluster, node, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 
@@ -167,6 +168,16 @@ def test_one_place_is_kept_for_the_next_job_of_each_size_as_far_as_an_eighth_of_
 
 def test_the_next_job_finds_its_place_beside_those_that_wait() -> None:
     assert with_next([1], jobs=[job(1, 4)], busy={"n1": 4}).kept == {"n1": 4, "n2": 1}
+
+
+def test_elements_leave_at_once_where_jobs_start_as_they_come_else_ahead_of_a_pass() -> None:
+    """The next pass is far away."""
+    mine = trainer(5, 4, "n1", "n2"), trainer(6, 2, "n1", "n2"), trainer(7, 2, "n1", "n2")
+    there = replace(seen([job(1, 2)], *mine), forecast=BackfillForecast(due_s=NOW_S + 20))
+    for nexts, left in (((job(-1, 1),), 2), ((), 0)):  # for the job, and for the next one
+        decision = Deciding()(of=replace(there, next_jobs=nexts))
+        gone = [one for one in decision.actions if isinstance(one, Shrink)]
+        assert (decision.as_they_come, len(gone)) == (bool(nexts), left)
 
 
 def test_no_place_is_kept_while_a_job_waits_in_vain() -> None:
