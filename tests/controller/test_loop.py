@@ -385,6 +385,30 @@ def test_before_each_failure_a_step_or_two_do_not_save_it_progress_that_lasts_do
     assert steps == 3 or setting.shown()["failures"] == 1
 
 
+@pytest.mark.parametrize(("further", "state"), [(0, "given up"), (5, "running")])
+def test_a_script_that_trains_for_some_seconds_and_fails_over_and_over_is_given_up(
+    further: int, state: str
+) -> None:
+    """Unless it comes further each time."""
+    setting = at_work(2)
+    made = 0.0
+    for generation in range(1, 60):
+        setting.say(NoteKind.REFORMED, generation=generation, nodes=2)
+        for _ in range(15 + further * generation):
+            setting.now_s += 1
+            made += 1
+            again = float(generation > 1)
+            setting.say(
+                NoteKind.PROGRESS, nodes=2, generation=generation, steps=made, from_start=again
+            )
+        setting.now_s += 5
+        setting.say(NoteKind.FAILED, f"n{1 + generation % 2}", "CUDA out of memory")
+        setting.turn()
+        if setting.shown()["state"] != "running":
+            break
+    assert setting.shown()["state"] == state
+
+
 def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> None:
     """An element joins the others, all stand still, and its script fails; the others train on."""
     setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()))
