@@ -122,7 +122,7 @@ class ReportedState:
     launcher: str = ""  # the program that started it; empty if it is not known
     group: ReportedGroup = field(default_factory=ReportedGroup)
     _made_before: float = 0.0  # steps, when this attempt began
-    _to_beat: tuple[float, float] = (-1.0, -1.0)  # the steps of the last that failed: all, its own
+    _to_beat: tuple[float, float] = (-1.0, -1.0)  # all steps at the last failure, an attempt's most
     _fit: Fit | None = None  # None if there are new throughputs
     _latest: LatestFit = field(default_factory=LatestFit)
 
@@ -170,10 +170,11 @@ class ReportedState:
         return [one for one in self.rescales if one.grew == grew]
 
     def begins(self, failing: Failing | None, now_s: float) -> None:
-        """A generation begins: after a failure it has to come further than the one that failed."""
+        """A generation begins: after failures it has to come further than those that failed."""
         made = self.progress.made
         if failing is not None and failing.last_s >= (self.began_s or -math.inf):
-            self._to_beat = made, made - self._made_before
+            before = self._to_beat[1] if failing.count > 1 else 0.0
+            self._to_beat = made, max(made - self._made_before, before)
         self._made_before, self.began_s = made, now_s
 
     def is_beyond(self, report: Report) -> bool:

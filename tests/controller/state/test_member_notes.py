@@ -133,6 +133,19 @@ def test_failures_are_forgotten_once_training_is_beyond_where_it_failed(from_sta
     assert saying.failures == 0
 
 
+def test_of_attempts_that_failed_the_furthest_counts() -> None:
+    saying = Saying()
+    made = 0.0
+    for attempt, steps in enumerate((100, 5, 90)):
+        saying.hear(NoteKind.REFORMED, 100.0 * attempt, generation=attempt + 1.0, nodes=2.0)
+        made += steps
+        for second in (10, 30):
+            at_s = 100.0 * attempt + second
+            saying.hear(NoteKind.PROGRESS, at_s, steps=made, from_start=float(attempt > 0))
+        saying.hear(NoteKind.FAILED, 100.0 * attempt + 40, nodes=2.0)
+    assert saying.failures == 3
+
+
 @pytest.mark.parametrize("again", [NoteKind.FAILED, NoteKind.REFORMED])
 def test_that_while_begins_anew_with_each_failure_and_each_generation(again: NoteKind) -> None:
     saying = Saying(view(*MINE.trainer.elements, failing=Failing(NOW_S, count=2)))
