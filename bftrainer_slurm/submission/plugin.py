@@ -67,7 +67,7 @@ class Sbatch:
 
     def given(self, written: WrittenOptions) -> dict[str, str]:
         """The options that count."""
-        names = ("nodes", "ntasks-per-node")
+        names = ("nodes", "ntasks-per-node", "cpus-per-task")
         own = {name: value for name in names if (value := written.get(name)) is not None}
         name = Path(self.arguments[0]).name if self.arguments else "sbatch"
         return {"job-name": name, **self.options, **own}

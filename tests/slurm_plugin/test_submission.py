@@ -127,7 +127,7 @@ def test_what_no_node_has_is_refused_with_what_there_is(
 ) -> None:
     done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})
     assert done.returncode != 0
-    assert "no node of partition bftrainer has that; there are nodes with gpu" in done.stderr
+    assert "no node of partition bftrainer has that; there are nodes with " in done.stderr
 
 
 @cases("refused")
