@@ -143,7 +143,7 @@ def table(findings: Sequence[Finding]) -> Iterator[str]:
     for one in sorted(findings, key=lambda finding: order.index(finding.level)):
         word = styled(one.level.value.ljust(_MARGIN), **_LEVELS[one.level][1])
         found = "\n".join(wrapped(safe_lines(one.found), _MARGIN + _CHECK))
-        yield f"{word}{one.check:<{_CHECK}}{found.lstrip()}"
+        yield f"{word}{one.check + ' ':<{_CHECK}}{found.lstrip()}"
         for change in one.changes:
             yield f"{'':<{_MARGIN}}{change.file}: {safe_lines(change.line)}"
         yield from wrapped(safe_lines(one.why), _MARGIN)
