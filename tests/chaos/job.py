@@ -53,9 +53,9 @@ def digits(folder: Path, log: Log, train: str) -> None:
             saved = value["place"] / _BATCH
         save(value, path)
 
-    def noted_replace(path: Path, target: Path) -> Path:
+    def noted_replace(path: Path, target: str | Path) -> Path:
         found = replace(path, target)
-        if target.name == "checkpoint.pt":
+        if Path(target).name == "checkpoint.pt":
             log.write("saved", saved)
         return found
 
