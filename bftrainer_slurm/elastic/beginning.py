@@ -1,6 +1,7 @@
 """Says once what a change of nodes does to a script that nobody has prepared for it.
 
-That it begins at step 0 again each time, or that its batches are those of fewer or more ranks.
+That it begins at step 0 again each time, that its batches are those of fewer or more ranks, or that
+it empties a file into which it wrote as it trained.
 
 A script that goes on loads an optimizer's state, or opens a file that was written since training
 began here. What it reads else may be its data, or a model that it fine-tunes.
@@ -40,11 +41,16 @@ _AND_RATE = (
     ", and a learning rate that counts steps is off its course",
     ", and let the rate follow them",
 )
+_EMPTIED = (
+    "the script has begun {} anew as it started again: what it had written into it before is gone. "
+    "Open it with 'a' in place of 'w' (docs/frameworks/index.md)"
+)
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
 _CODE = (".py", ".pyc", ".so")  # Python writes the second where it first imports, in a step too
 _watching = _hooked = False
 _loaded_optimizer = False
 _newest_file_s = 0.0  # that this process has read: when it was written
+_emptied: dict[Path, os.stat_result] = {}  # files that it has emptied, as they were
 
 
 def watch() -> None:
@@ -66,6 +72,7 @@ def look(memory: Memory, optimizer: object, trained_before: bool, ranks: int) ->
     _stop()
     since_s = _trains_since_s(memory)
     goes_on = _loaded_optimizer or _newest_file_s >= since_s
+    emptied = [path for path, info in _emptied.items() if info.st_mtime >= since_s]
     before, memory.past.ranks = int(memory.past.ranks), ranks
     if goes_on:
         memory.goes_on()
@@ -77,6 +84,9 @@ def look(memory: Memory, optimizer: object, trained_before: bool, ranks: int) ->
         if goes_on and before != ranks and (before or memory.past.generation > 1):
             memory.past.told_of_ranks = True  # rank 0 does, and this node may be rank 0 later
         return
+    if not memory.past.told_of_files and (emptied := list(filter(_is_shorter, emptied))):
+        memory.past.told_of_files = True
+        say(_EMPTIED.format(" and ".join(map(str, emptied))))
     if began_again:
         say(_LINE)
     elif other_ranks and not memory.past.told_of_ranks:
@@ -90,6 +100,13 @@ def goes_on() -> None:
     """Note that this process's script has loaded what was trained, from no file."""
     global _loaded_optimizer
     _loaded_optimizer = True
+
+
+def _is_shorter(path: Path) -> bool:
+    """Return whether an emptied file has less in it now; one that is written whole has not."""
+    with suppress(OSError):
+        return path.stat().st_size < _emptied[path].st_size
+    return False
 
 
 def has_moved(optimizer: object) -> bool:
@@ -125,17 +142,20 @@ def _stop() -> None:
 
 
 def _note(event: str, given: tuple[Any, ...]) -> None:
-    """Note a file that is opened to be read; as an audit hook it must never raise."""
+    """Note a file that is opened to be read, or emptied; as an audit hook it must never raise."""
     global _newest_file_s
     if not _watching or event != "open":
         return
     with suppress(Exception):
         path, mode, flags = given
         reads = "r" in mode if mode else flags & os.O_ACCMODE == os.O_RDONLY
+        empties = bool(flags & os.O_TRUNC)
         file = Path(os.fsdecode(path))  # a descriptor is none
-        if reads and not str(file).startswith(_NOT_FILES) and file.suffix not in _CODE:
+        if (reads or empties) and not str(file).startswith(_NOT_FILES) and file.suffix not in _CODE:
             info = file.stat()
-            if stat.S_ISREG(info.st_mode):
+            if stat.S_ISREG(info.st_mode) and empties:
+                _emptied.setdefault(file.absolute(), info)
+            elif stat.S_ISREG(info.st_mode):
                 _newest_file_s = max(_newest_file_s, info.st_mtime)
 
 

@@ -76,6 +76,7 @@ class Past(ctypes.Structure):
     other_ranks: float
     ranks: float  # that trained last; 0: none on this node
     told_of_ranks: float  # what another number of ranks means was told, here or elsewhere
+    told_of_files: float  # that the script has emptied was told
     trains_since_s: float  # time.time() about the first step here
     generation: float  # that this node is in
     named: float  # bytes of the names of its nodes

@@ -215,6 +215,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
         ("_watching", False),
         ("_loaded_optimizer", False),
         ("_newest_file_s", 0.0),
+        ("_emptied", {}),
     ):
         monkeypatch.setattr(beginning, name, value)
     monkeypatch.setattr(resuming, "helping", set())
@@ -366,6 +367,36 @@ def test_what_python_writes_as_it_imports_is_no_checkpoint(
         (tmp_path / "model.cpython-311.pyc").read_bytes()
         train(memory, made_optimizer())
     assert "has begun at step 0 again" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(
+    ("mode", "rows", "told"),
+    [("w", "", [0, 1, 0]), ("a", "", [0, 0, 0]), ("w", "all of it", [0, 0, 0])],
+)
+def test_a_file_that_loses_what_was_written_as_it_trained_is_told_once(
+    memory: Memory,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    mode: str,
+    rows: str,
+    told: list[int],
+) -> None:
+    """One that is written whole at each start loses nothing, nor does one of an earlier job."""
+    path = tmp_path / "results.txt"
+    path.write_text("of an earlier job")
+    os.utime(path, (memory.made_s - 60, memory.made_s - 60))
+    optimizer = made_optimizer()
+    optimizer.load_state_dict(optimizer.state_dict())
+    for of_life in told:
+        beginning._emptied.clear()
+        beginning.watch()
+        with path.open(mode) as file:
+            file.write(rows)
+        train(memory, optimizer)
+        path.write_text(rows or "step 7: 0.3")
+        line = f"has begun {path} anew as it started again"
+        assert capfd.readouterr().err.count(line) == of_life
 
 
 @pytest.mark.usefixtures("watched")
