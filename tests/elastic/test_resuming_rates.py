@@ -187,7 +187,7 @@ def test_a_frameworks_or_a_part_of_a_whole_is_left(on: Callable[[int], int]) -> 
     train(before, 30)
     state = before.state_dict()
     on(3)
-    for caller in ("accelerate.scheduler", "transformers.trainer", "torch.optim.lr_scheduler"):
+    for caller in ("accelerate.scheduler", "lightning.pytorch.trainer", "torch.optim.lr_scheduler"):
         after = made(MADE["linear"], 40)
         exec("after.load_state_dict(state)", {"__name__": caller, "after": after, "state": state})
         assert after.last_epoch == 30, caller

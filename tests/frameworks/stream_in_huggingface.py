@@ -1,4 +1,7 @@
-"""A stream (IterableDataset) with max_steps; each process writes down the samples it trains."""
+"""A stream (IterableDataset) with max_steps; with READ_BY_ALL each rank reads all of it.
+
+What each process trains is in a file of it: the size of the world, and a sample's number.
+"""
 
 import os
 import sys
@@ -24,7 +27,7 @@ class Model(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         time.sleep(0.1)
         for row in x.flatten().tolist():
-            print(int(row), file=LOG)
+            print(torch.distributed.get_world_size(), int(row), file=LOG)
         return {"loss": self.layer(x / 1e5).square().mean()}
 
 
@@ -33,6 +36,8 @@ def main() -> None:
         str(FOLDER / "output"),
         max_steps=100_000,
         per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
+        accelerator_config={"dispatch_batches": False if "READ_BY_ALL" in os.environ else None},
         report_to="none",
         use_cpu=True,
         disable_tqdm=True,

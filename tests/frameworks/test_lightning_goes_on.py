@@ -1,4 +1,4 @@
-"""A Lightning script that is started again goes on with its epochs and best checkpoints."""
+"""A Lightning script that is started again goes on with its epochs, best checkpoints and rows."""
 
 from __future__ import annotations
 
@@ -79,6 +79,14 @@ def test_the_best_checkpoint_is_that_of_the_whole_training(tmp_path: Path, logge
     kept = [path for path in tmp_path.rglob("*.ckpt") if ".bftrainer" not in path.parts]
     assert [path.name for path in kept] == ["epoch=0-step=10.ckpt"]
     assert tmp_path / lines[-1].removeprefix("best ") == kept[0]
+
+
+def test_a_csv_file_keeps_its_rows(tmp_path: Path) -> None:
+    logger = "CSVLogger('.', name='', version='', flush_logs_every_n_steps=1)"
+    lines_of_two_lives(tmp_path, f"logger={logger}, max_epochs=4")
+    header, *rows = (tmp_path / "metrics.csv").read_text().splitlines()
+    column = header.split(",").index("step")
+    assert {int(row.split(",")[column]) for row in rows} == set(range(40))
 
 
 @pytest.mark.parametrize(("every", "told"), [(3, 1), (10, 0)])

@@ -24,11 +24,14 @@ from bftrainer_slurm.elastic.around import around, before
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
+from bftrainer_slurm.elastic.resuming.streams import Stream, stream_of
 
 _TRAINING = "_bftrainer_training"  # of a Trainer: what tells this train() from all others
 _PLACE = "_bftrainer_place"  # of a Trainer that goes on from a checkpoint
+_STREAM = "_bftrainer_stream"  # of a Trainer: how it reads its stream, and batches in an epoch
 _STATE = "trainer_state.json"
 _BY_LENGTH = ("group_by_length", "batch_rebalance")
+_ROUNDING = 1e-6  # of a batch
 _METHODS = {  # and how many parameters they have, self included
     "set_initial_training_values": 3,
     "_init_training_state": 6,
@@ -42,7 +45,8 @@ class Saved:
 
     epoch: float
     global_step: int
-    ranks: int
+    ranks: int | None = None  # None: not known
+    stream: marks.Read | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,10 @@ class Place:
             drops_last: a step that not all ranks have a batch for is left out.
         """
         fraction, whole = math.modf(saved.epoch)
-        of_rank = batches // saved.ranks if drops_last else math.ceil(batches / saved.ranks)
-        trained = min(batches, round(fraction * of_rank) * saved.ranks)
+        trained = int(fraction * batches + _ROUNDING)  # at least; the last step repeats some
+        if saved.ranks is not None:
+            of_rank = batches // saved.ranks if drops_last else math.ceil(batches / saved.ranks)
+            trained = min(batches, round(fraction * of_rank) * saved.ranks)
         epoch, made = int(whole), trained // (ranks * accumulated)
         step = epoch * steps_in_epoch + made
         last = asked_steps or saved.global_step + max(0, steps - step)
@@ -92,13 +98,21 @@ class Place:
             epochs = epoch + math.ceil((made + asked_steps - saved.global_step) / steps_in_epoch)
         return cls(epoch, made * accumulated, step, last, epochs)
 
+    @classmethod
+    def of_stream(cls, saved: Saved, batches: int, *, accumulated: int, asked_steps: int) -> Place:
+        """Return the place in a stream, of which a rank passes over so many batches."""
+        epoch = int(saved.epoch)
+        epochs = epoch if saved.global_step >= asked_steps else sys.maxsize
+        return cls(epoch, batches, batches // accumulated, asked_steps, epochs)
+
 
 def read(checkpoint: Path) -> Saved | None:
-    """Return what a checkpoint says of its place; None: it is none of an element's."""
+    """Return what a checkpoint says of its place; None: it says nothing."""
     try:
         state = json.loads((checkpoint / _STATE).read_text())
-        place, mark = (float(state["epoch"]), int(state["global_step"])), marks.marked(checkpoint)
-        return None if mark is None else Saved(*place, mark.ranks)
+        place = float(state["epoch"]), int(state["global_step"])
+        mark = marks.marked(checkpoint)
+        return Saved(*place) if mark is None else Saved(*place, mark.ranks, mark.stream)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -158,7 +172,11 @@ def _mark_what_is_complete(module: ModuleType) -> None:
 
 
 def _mark(folder: Path, trainer: Any) -> None:
-    marks.mark(folder, trainer.args.world_size, getattr(trainer, _TRAINING))
+    read, (stream, in_epoch) = None, getattr(trainer, _STREAM, (None, 0))
+    if stream is not None:
+        fraction, _ = math.modf(trainer.state.epoch)
+        read = stream.read(round(fraction * in_epoch))
+    marks.mark(folder, trainer.args.world_size, getattr(trainer, _TRAINING), read)
 
 
 def _own_folder(trainer: Any) -> Path | None:
@@ -226,42 +244,66 @@ def forgets_patience(trainer: Any) -> bool:
 def _values(method: Callable[..., Any], trainer: Any, args: Any, dataloader: Any) -> Any:
     values = method(trainer, args, dataloader)
     without = "Hugging Face's Trainer counts steps, not samples"
-    return guarded(lambda: _placed(trainer, args, values), without, values)
+    return guarded(lambda: _placed(trainer, args, dataloader, values), without, values)
 
 
-def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _placed(trainer: Any, args: Any, dataloader: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Find the place, and return the values with as many epochs as it takes."""
     checkpoint = getattr(trainer, "_bftrainer_checkpoint", None)
     saved = read(Path(checkpoint)) if isinstance(checkpoint, str) else None
-    if saved is None:
-        return values
     epochs, steps_in_epoch, samples, *others, steps = values
     together = others[1] // args.gradient_accumulation_steps  # samples of all ranks' batches
     is_stream = epochs == sys.maxsize  # without a length, and so without epochs
-    ranks, drops_last = args.world_size, args.dataloader_drop_last
-    if saved.ranks != ranks and args.process_index == 0:
+    ranks, asked_steps = args.world_size, max(0, args.max_steps)
+    place = None
+    if is_stream:
+        place = _place_in_stream(trainer, args, stream_of(dataloader, ranks), saved)
+    if saved is not None and saved.ranks not in (None, ranks) and args.process_index == 0:
         own_scheduler = trainer.lr_scheduler is not None and not trainer._created_lr_scheduler
-        for line in not_counted(args, saved.ranks, is_stream, own_scheduler):
+        counted = place is not None
+        for line in not_counted(args, saved.ranks, is_stream, counted, own_scheduler):
             say(line)
-    if is_stream or not trainer.args.num_train_epochs:
+    if place is not None:
+        _, in_epoch = getattr(trainer, _STREAM)
+        steps_in_epoch = in_epoch // args.gradient_accumulation_steps
+        return (place.epochs, steps_in_epoch, samples, *others[:2], in_epoch, steps)
+    if saved is None or not trainer.args.num_train_epochs or is_stream:
         return values
+    drops_last = args.dataloader_drop_last
     place = Place.of(
         saved,
         ranks=ranks,
-        batches=(math.floor if drops_last else math.ceil)(samples * ranks / together),
+        batches=(math.floor if drops_last else math.ceil)(samples * args.world_size / together),
         steps_in_epoch=steps_in_epoch,
         accumulated=args.gradient_accumulation_steps,
         steps=steps,
         epochs=epochs,
-        asked_steps=max(0, args.max_steps),
+        asked_steps=asked_steps,
         drops_last=drops_last,
     )
     setattr(trainer, _PLACE, place)
     return (place.epochs, *values[1:])
 
 
+def _place_in_stream(
+    trainer: Any, args: Any, stream: Stream | None, saved: Saved | None
+) -> Place | None:
+    """Find the place in a stream, and note how it is read; None: the place is not known."""
+    accumulated, place, steps = args.gradient_accumulation_steps, None, args.max_steps
+    if saved is not None and stream is not None and not args.ignore_data_skip:
+        batches = stream.batches(saved.stream, accumulated)
+        if batches is not None:
+            place = Place.of_stream(
+                saved, batches, accumulated=accumulated, asked_steps=args.max_steps
+            )
+            setattr(trainer, _PLACE, place)
+            steps = max(1, place.step + args.max_steps - saved.global_step)
+    setattr(trainer, _STREAM, (stream, steps * accumulated))
+    return place
+
+
 def not_counted(
-    args: Any, ranks_before: int, is_stream: bool, own_scheduler: bool
+    args: Any, ranks_before: int | None, is_stream: bool, counted: bool, own_scheduler: bool
 ) -> Iterator[str]:
     """Yield a line for each part of a training that does not follow samples.
 
@@ -269,6 +311,7 @@ def not_counted(
         args: the TrainingArguments.
         ranks_before: how many ranks wrote the checkpoint.
         is_stream: the data set has no length.
+        counted: the place in the stream is one of samples.
         own_scheduler: the script has made it.
     """
     ranks = args.world_size
@@ -284,10 +327,11 @@ def not_counted(
             "before: if its length depends on their number, the rate is off its course"
         )
     if is_stream:
-        yield (
-            f"the data set is a stream: its place counts steps of {ranks} ranks now, of "
-            f"{ranks_before} before, so some samples are trained twice or left out"
-        )
+        if not counted:
+            yield (
+                f"the data set is a stream: its place counts steps of {ranks} ranks now, of "
+                f"{ranks_before} before, so some samples are trained twice or left out"
+            )
     elif (order := getattr(args, "train_sampling_strategy", "random")) in _BY_LENGTH:
         yield (
             f"train_sampling_strategy='{order}' has another order of samples on {ranks} ranks than "

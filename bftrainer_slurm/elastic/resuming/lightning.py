@@ -2,16 +2,18 @@
 
 Seen with lightning 2.6. A checkpoint counts batches of a rank; they are read as batches of the
 ranks that there are now, and as many are passed over in the epoch that was under way. Schedulers
-are those of torch (``rates``). The order of samples must not depend on the ranks: that of
-Lightning's DistributedSampler does not, which it takes with ``strategy="ddp"``, and with ``"auto"``
-only on several ranks.
+whose horizon follows the number of ranks are put to the same place. The order of samples must not
+depend on the ranks: that of Lightning's DistributedSampler does not, which it takes with
+``strategy="ddp"``, and with ``"auto"`` only on several ranks.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable, Iterator, MutableMapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,12 +21,16 @@ from typing import Any
 from bftrainer_slurm.elastic.around import around, before
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
+from bftrainer_slurm.elastic.resuming.rates import can_move, given, move
 
 _TRAINING = "_bftrainer_training"  # of a Trainer: what tells this fit() from all others
 _ADDED = "_bftrainer_callback"  # of a Trainer: ours
 _RANKS = "_bftrainer_ranks"  # of a Trainer that goes on: how many ranks made its checkpoint
 _CHOOSES = "_bftrainer_chooses"  # of a Trainer: its script leaves the checkpoint to us
+_FRESH = "_bftrainer_fresh"  # of a scheduler: what its script gave it at this start
+_ASKED = "_bftrainer_asked"  # of a Trainer: its script asked for the number of steps
 _DEFAULT = "_bftrainer_default"  # of a Trainer: its ModelCheckpoints that were given no folder
+_PROGRESS = {"last_epoch", "_step_count", "_last_lr", "optimizer"}
 
 
 def change(module: ModuleType) -> None:
@@ -36,21 +42,38 @@ def change(module: ModuleType) -> None:
     trainer = module.Trainer
     loop: Any = module._FitLoop
     connector: Any = module._CheckpointConnector
-    trainings = marks.Trainings()
-    before(trainer, "fit", lambda arguments: _begin(trainings, arguments))
+    asked = trainer.estimated_stepping_batches.fget
+    trainings, going_on = marks.Trainings(), list[Any]()
+    before(trainer, "fit", lambda arguments: _begin(trainings, going_on, arguments))
     around(trainer, "save_checkpoint", _save)
     around(module.Strategy, "remove_checkpoint", _remove)
     around(loop, "reset", _reset)
     around(connector, "resume_start", _start)
     around(connector, "restore", _come_back)
+    around(connector, "restore_lr_schedulers", _restore)
+
+    def estimated_stepping_batches(self: Any) -> Any:
+        setattr(self, _ASKED, True)
+        return asked(self)
+
+    trainer.estimated_stepping_batches = property(estimated_stepping_batches)
     helping.add("lightning")
+    fabric = "lightning.fabric" if module.__name__.startswith("lightning.") else "lightning_fabric"
+    writer = import_module(f"{fabric}.loggers.csv_logs")._ExperimentWriter
+    around(writer, "_check_log_dir_exists", partial(_keep_rows, going_on=going_on))
 
 
-def _begin(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
-    guarded(partial(_prepare, trainings, arguments), "Lightning's fit() is left as it is")
+def _begin(
+    trainings: marks.Trainings, going_on: list[Any], arguments: MutableMapping[str, Any]
+) -> None:
+    going_on.clear()
+    prepare = partial(_prepare, trainings, going_on, arguments)
+    guarded(prepare, "Lightning's fit() is left as it is")
 
 
-def _prepare(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
+def _prepare(
+    trainings: marks.Trainings, going_on: list[Any], arguments: MutableMapping[str, Any]
+) -> None:
     """Have the trainer save when told, and note what its script leaves to it."""
     from bftrainer_slurm.elastic.callbacks.lightning import Elastic
 
@@ -60,6 +83,9 @@ def _prepare(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) ->
     setattr(trainer, _CHOOSES, given in (None, "last"))
     folders = [one for one in trainer.checkpoint_callbacks if not getattr(one, "dirpath", True)]
     setattr(trainer, _DEFAULT, folders)
+    chosen = marks.newest(_candidates(trainer), training)
+    if chosen is not None and (getattr(trainer, _CHOOSES) or marks.is_of(Path(given), training)):
+        going_on.append(trainer)
     folder = Path(trainer.default_root_dir, ".bftrainer", training)
     if (added := getattr(trainer, _ADDED, None)) is not None:
         added.folder = folder
@@ -107,6 +133,17 @@ def _come_back(method: Callable[..., Any], connector: Any, *given: Any, **named:
     connector._loaded_checkpoint = loaded
     setattr(trainer, _RANKS, ranks)
     return done
+
+
+def _keep_rows(method: Callable[..., None], writer: Any, going_on: list[Any]) -> None:
+    """Have a CSVLogger add to the file of a training that goes on, which it would delete."""
+    file = Path(writer.metrics_file_path)
+    if not going_on or not file.is_file():
+        method(writer)
+        return
+    with file.open(newline="") as rows:
+        writer.metrics_keys = next(csv.reader(rows), [])
+    say(f"{file} keeps its rows, and gets the new ones (--bftrainer=resume=no: not)")
 
 
 def _chosen(trainer: Any, given: Any) -> Any:
@@ -166,6 +203,13 @@ def _remove(method: Callable[..., Any], strategy: Any, filepath: Any) -> Any:
     return method(strategy, filepath)
 
 
+def _restore(method: Callable[..., Any], connector: Any) -> Any:
+    for config in connector.trainer.lr_scheduler_configs:
+        fresh = {k: v for k, v in vars(config.scheduler).items() if k not in _PROGRESS}
+        setattr(config, _FRESH, (fresh, given(config.scheduler)))
+    return method(connector)
+
+
 def _reset(method: Callable[..., Any], loop: Any) -> Any:
     ranks = getattr(loop.trainer, _RANKS, None)
     searches = bool(loop.trainer._checkpoint_connector._loaded_checkpoint)  # before it goes on
@@ -221,6 +265,11 @@ def _go_on(loop: Any, ranks_then: int) -> None:
             _pass_over(loader, 0, epoch + 1)
     iter(loop._data_fetcher)
     loop._data_fetcher.fetched = 0
+    if ranks != ranks_then and trainer.max_steps == -1:
+        steps = epoch * math.ceil(in_epoch / accumulated) + passed // accumulated
+        for config in trainer.lr_scheduler_configs:
+            if config.interval == "step":
+                _move(config, steps, getattr(trainer, _ASKED, False), trainer.global_rank == 0)
 
 
 def _say_what_waits(trainer: Any) -> None:
@@ -232,6 +281,19 @@ def _say_what_waits(trainer: Any) -> None:
                 "StochasticWeightAveraging takes up its average at the next epoch: at a change "
                 "before that it begins anew (EMAWeightAveraging does not)"
             )
+
+
+def _move(config: Any, steps: int, asked: bool, first: bool) -> None:
+    """Put a scheduler to the place, if its horizon follows the number of ranks."""
+    scheduler = config.scheduler
+    fresh, numbers = getattr(config, _FRESH, ({}, {}))
+    if given(scheduler) == numbers and (numbers or not asked):
+        return
+    if can_move(scheduler):
+        vars(scheduler).update(fresh)
+        move(scheduler, steps)
+    elif first:
+        say(f"{type(scheduler).__name__} counts steps, not samples, when nodes change")
 
 
 def _pass_over(loader: Any, batches: int, epoch: int) -> None:

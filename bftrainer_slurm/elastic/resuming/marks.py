@@ -23,11 +23,20 @@ _LONGEST = 4096  # bytes
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """What was read of a stream: a data set without a length."""
+
+    samples: int
+    way: str  # if a stream is read in another one, the order of samples is another
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """What is known of a complete checkpoint."""
 
     training: str  # see ``Trainings.begin``
     ranks: int
+    stream: Read | None = None  # what was read of it in the present epoch, if that is known
 
 
 class Trainings:
@@ -51,7 +60,7 @@ class Trainings:
         return f"{trainer}.{self._begun}.{digest}"
 
 
-def mark(checkpoint: Path, ranks: int, training: str) -> None:
+def mark(checkpoint: Path, ranks: int, training: str, stream: Read | None = None) -> None:
     """Say that this checkpoint is complete; on one rank.
 
     Raises:
@@ -59,7 +68,7 @@ def mark(checkpoint: Path, ranks: int, training: str) -> None:
     """
     path = _of(checkpoint)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(asdict(Mark(training, ranks))))
+    beside.write_text(json.dumps(asdict(Mark(training, ranks, stream))))
     beside.replace(path)
 
 
@@ -84,7 +93,9 @@ def marked(checkpoint: Path) -> Mark | None:
     try:
         with _of(checkpoint).open("rb") as file:
             told = json.loads(file.read(_LONGEST))
-        found = Mark(str(told["training"]), int(told["ranks"]))
+        training, ranks, stream = str(told["training"]), int(told["ranks"]), told.get("stream")
+        read = Read(int(stream["samples"]), str(stream["way"])) if stream else None
+        found = Mark(training, ranks, read)
         return found if found.ranks > 0 else None
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -1,12 +1,12 @@
-"""Learning rates of torch's schedulers, in a script's loop or Lightning's: they follow samples.
+"""Learning rates of torch's own schedulers in a script's own loop: they follow samples, not steps.
 
 Seen with torch 2.13. A state counts steps of the ranks that wrote it. What the script gave its
 scheduler then and what it gives now show whether the horizon follows the ranks (``epochs *
 len(loader)``): if so, the scheduler goes on at the same part of the new horizon. One that counts
 epochs, or a number of steps that is the same on any ranks, is left alone. One that holds no number,
 as a LambdaLR, or that consists of others is left alone too, and the job's log says so, as of one
-that is made at a step (``last_epoch=``) of other ranks. Some frameworks' own loads are left alone:
-accelerate's steps once a rank, and Hugging Face's Trainer is looked after by ``huggingface``.
+that is made at a step (``last_epoch=``) of other ranks. A framework's own loads are left alone:
+accelerate's own steps once a rank, the others are looked after by the modules beside this one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.memory import of_agent
 
 _NOTE = "_bftrainer"  # in a state: for how many ranks it is, and what its scheduler was given
-_OWN_WAY = ("accelerate", "transformers")
+_OWN_WAY = ("accelerate", "lightning", "pytorch_lightning", "transformers")
 _WHOLE = "torch.optim.lr_scheduler"  # a scheduler of schedulers: a part of it is never moved
 _PROGRESS = ("last_epoch", "_step_count", "_last_lr", "optimizer", "base_lrs", _NOTE)
 _WITHOUT = "a rate is left as it is"
