@@ -51,6 +51,24 @@ def test_who_opts_out_has_a_stock_torchrun(own: dict[str, str]) -> None:
     assert config.monitor_interval == LaunchConfig.monitor_interval
 
 
+@pytest.mark.parametrize("own", [{"PET_RDZV_BACKEND": "c10d"}, {"BFTRAINER_RENDEZVOUS": "own"}])
+def test_a_torchrun_that_would_train_alone_beside_the_others_is_ended_with_one_line(
+    own: dict[str, str],
+) -> None:
+    element = _OURS | {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", **own}
+    command = [sys.executable, "-m", "torch.distributed.run", "there-is-no.py"]
+    ran = subprocess.run(command, env=os.environ | element, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert "needs --rdzv-endpoint=HOST:PORT" in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_torchrun_of_its_own_may_meet_at_a_place_or_train_on_one_node() -> None:
+    own = {"PET_RDZV_BACKEND": "c10d", "PET_NNODES": "1:2"}
+    assert configured("--rdzv-endpoint=n1:29400", **own).rdzv_endpoint == "n1:29400"
+    assert configured("--nnodes=1", **own).max_nodes == 1
+
+
 def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

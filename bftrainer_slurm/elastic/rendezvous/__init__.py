@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _BACKEND = "PET_RDZV_BACKEND"
 _ENDPOINT = "PET_RDZV_ENDPOINT"  # not used, but without it torchrun prints a warning
 _LOOK_S = 0.02  # from one look of torchrun's to the next, if its user says nothing
+_ALONE = (
+    "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node trains alone; "
+    "without PET_RDZV_BACKEND or rendezvous=own BFTrainer's is used"
+)
 _ANOTHER = (
     "{} trains already, and a trainer trains one thing at a time: start what this launcher would "
     "train after the other one, or each with an srun of its own (then the others run on one node "
@@ -52,6 +56,19 @@ def _set_up(environment: MutableMapping[str, str]) -> None:
         environment[_BACKEND] = "c10d"
     if environment.get(_ENDPOINT) == BACKEND:
         del environment[_ENDPOINT]
+    _refuse_to_train_alone()
+
+
+def _refuse_to_train_alone() -> None:
+    """End a torchrun whose own c10d has no place for its store: each node would train alone."""
+    from torch.distributed.launcher.api import LaunchConfig
+
+    def begin_unless_alone(begin: Callable[[LaunchConfig], None], config: LaunchConfig) -> None:
+        if (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "") and config.max_nodes > 1:
+            _end(_ALONE)
+        begin(config)
+
+    around(LaunchConfig, "__post_init__", begin_unless_alone)
 
 
 def _meet_here(environment: MutableMapping[str, str]) -> None:
