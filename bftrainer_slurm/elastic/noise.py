@@ -65,7 +65,8 @@ class Noise:
     def begin(self, bucket: Any) -> torch.Tensor:
         """Return where to write a bucket's two sums of squares."""
         if bucket.index() == 0 and self._squares:
-            self._add(torch.stack(list(self._squares.values())).sum(dim=0))
+            buckets = list(self._squares.values())
+            self._add(torch.stack(buckets).sum(dim=0))
             self._squares = {}
         self._squares[bucket.index()] = torch.zeros(2, device=bucket.buffer().device)
         return self._squares[bucket.index()]

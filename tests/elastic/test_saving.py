@@ -251,7 +251,7 @@ def test_those_that_stay_wait_until_one_that_leaves_has_saved(
 ) -> None:
     agents.start(1, SAVE_S="3", BFTRAINER_GRACE="100")
     agents.wait_for_steps(1)
-    agents.start(2, SAVE_S="3")
+    agents.start(2, SAVE_S="3", BFTRAINER_GRACE="100")
     agents.wait_for_world(2, 1, 2)
     agents.wait_for_steps(2)
     if reclaimed:

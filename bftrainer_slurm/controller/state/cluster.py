@@ -237,8 +237,11 @@ class ClusterState:
 
     @property
     def next_jobs(self) -> tuple[WaitingJob, ...]:
-        """What ordinary jobs lately had of one node where jobs share nodes: one of each size."""
-        parts = [job for job in self._lately if job.nodes == 1 and job.takes_parts]
+        """What ordinary jobs lately had of one node where jobs share nodes: one of each size.
+
+        Those without GPUs do not count: any node has processors for them.
+        """
+        parts = [job for job in self._lately if job.nodes == 1 and job.takes_parts and job.gpus]
         sizes = Counter(job.gpus for job in parts)
         last = {job.gpus: job for job in parts}
         return tuple(

@@ -265,7 +265,7 @@ def test_jobs_that_start_are_counted_once_and_those_of_before_the_first_look_nev
 
 def test_the_next_jobs_ask_for_what_the_last_ones_had_one_of_each_size() -> None:
     cluster = ClusterState(History(":memory:"), Settings())
-    sizes = [1] * 20 + [4] * 18 + [2]  # of these, one in 39 is too few
+    sizes = [1] * 20 + [4] * 18 + [0] * 9 + [2]  # of these, one in 48 is too few
     runs = tuple(
         OrdinaryRun(
             ("n1",), NOW_S, 0.0, number, number, WaitingJob(number, "main", 1, gpus=gpus, cpus=1)
