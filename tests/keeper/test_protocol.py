@@ -5,6 +5,7 @@ import pytest
 from bftrainer_slurm.keeper.protocol import (
     MAX_ANSWER,
     MAX_ERROR,
+    MAX_MEASURES,
     NOTE,
     Note,
     NoteKind,
@@ -77,7 +78,7 @@ def test_what_only_members_may_tell_is_no_hint(line: str) -> None:
         {"kind": "gone", "node": "../n1"},
         {"kind": "progress", "measures": [["samples", math.nan]]},
         {"kind": "progress", "measures": [["<b>", 2]]},
-        {"kind": "progress", "measures": [[f"m{chr(97 + i)}", 1] for i in range(9)]},
+        {"kind": "progress", "measures": [[f"m{chr(97 + i)}", 1] for i in range(MAX_MEASURES + 1)]},
         {"kind": "failed", "text": 7},
     ],
     ids=str,

@@ -12,7 +12,7 @@ import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.messages import Engaged
-from bftrainer_slurm.keeper.protocol import MAX_MESSAGE, VERSION, Note, NoteKind
+from bftrainer_slurm.keeper.protocol import MAX_MEASURES, MAX_MESSAGE, VERSION, Note, NoteKind
 from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
 from bftrainer_slurm.keeper.session import MAX_MESSAGES
 from bftrainer_slurm.sizes import ANY
@@ -131,7 +131,7 @@ def test_a_field_that_cannot_be_ends_the_connection(
         {"measured": {"measures": [["samples", 1e300]]}},
         {"measured": {"measures": [["a b", 1]]}},
         {"measured": {"measures": [["steps", 1], ["steps", 2]]}},
-        {"measured": {"measures": [[f"m{chr(97 + at)}", 1] for at in range(9)]}},
+        {"measured": {"measures": [[f"m{chr(97 + at)}", 1] for at in range(MAX_MEASURES + 1)]}},
         {"leave": 1},
         {"batch": {"doing": "leads", "step": "1"}},
         {"something": "else"},

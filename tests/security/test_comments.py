@@ -55,7 +55,7 @@ def arrays(site: Site) -> set[int]:
 
 def looks(site: Site) -> None:
     """Wait until the controller has looked at the queue twice: what it would do, it has done."""
-    wait = site.submit(HOLDS, "4-4", user="carol")
+    wait = site.submit(HOLDS, "4-4", "--bftrainer=weight=0.1", user="carol")  # gets no node
     wait_until(lambda: wait in arrays(site))
     site.end(wait)
     wait_until(lambda: site.controller.trainer(wait)["state"] in ("cancelled", "unknown"))
