@@ -13,6 +13,7 @@ from collections.abc import MutableMapping
 from datetime import timedelta
 from typing import NoReturn
 
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousConnectionError,
     RendezvousHandler,
@@ -190,7 +191,9 @@ class AgentRendezvous(RendezvousHandler):
         os._exit(_SIGNALLED if failed else 0)
 
     def _about_to_end_workers(self) -> None:
-        if not self._is_given_back:  # else Slurm has signalled them too: they have the grace
+        # At a signal Slurm has signalled them too, and they have the grace. torchrun may be here
+        # before the thread that notices signals has said so.
+        if not isinstance(sys.exc_info()[1], SignalException):
             self._memory.present.ending = True
 
     def _why_again(self) -> tuple[str, str]:
