@@ -19,7 +19,12 @@ from typing import Any
 from bftrainer_slurm.controller.observe.reports import Loss, Work
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import VERSION, reading
-from bftrainer_slurm.controller.state.statistics import TOTALS, Totals, goodput
+from bftrainer_slurm.controller.state.statistics import (
+    TOTALS,
+    TOTALS_OF_ONE,
+    goodput,
+    totals_of_one,
+)
 from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
 
@@ -126,7 +131,7 @@ def _one_trainer(
     if met is None or not who.may_see_trainers(met["user"]):
         return None
     spans, ours = allocations_of(history, array, since_s), (array, since_s)
-    totals = _totals(history, array, now_s)
+    totals = totals_of_one(history.execute(TOTALS_OF_ONE, {"array": array, "now": now_s}))
     since_s = max(since_s, min((one.start_s for one in spans), default=now_s))
     until_s = max(since_s, now_s if totals.last_s is None else totals.last_s)
     part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
@@ -150,12 +155,6 @@ def _one_trainer(
         "rescales": [dict(row) for row in history.execute(f"{pauses} ORDER BY time_s", ours)],
         "goodput": goodput(work, totals, met["submit_s"], ended=True, now_s=now_s),
     }
-
-
-def _totals(history: sqlite3.Connection, array: int, now_s: float) -> Totals:
-    query = f"{TOTALS} WHERE array = :array GROUP BY array"
-    rows = history.execute(query, {"array": array, "now": now_s})
-    return next((Totals(*tuple(row)[1:]) for row in rows), Totals())
 
 
 def _work(text: str) -> Work:

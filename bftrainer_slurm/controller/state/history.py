@@ -27,10 +27,11 @@ from bftrainer_slurm.controller.state.schema import (
 )
 from bftrainer_slurm.controller.state.statistics import (
     ADD_ENDED,
-    TOTALS,
+    TOTALS_OF_ONE,
     Counts,
     Delay,
     Totals,
+    totals_of_one,
 )
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
@@ -192,9 +193,7 @@ class History:
 
     def totals(self, array: int, now_s: float) -> Totals:
         """Return what a trainer has had of nodes until now."""
-        query = f"{TOTALS} WHERE array = :array GROUP BY array"
-        rows = self.read(query, array=array, now=now_s)
-        return next((Totals(*row[1:]) for row in rows), Totals())
+        return totals_of_one(self.read(TOTALS_OF_ONE, array=array, now=now_s))
 
     def add_delays(self, delays: Iterable[Delay]) -> None:
         """Record ordinary jobs that waited for elements."""

@@ -6,7 +6,7 @@ Plans use none of it; people see it, and a trainer may use only so many node-hou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from statistics import median
@@ -165,6 +165,12 @@ FROM (
         FROM allocations WHERE end_s IS NULL
 )
 """
+TOTALS_OF_ONE = f"{TOTALS} WHERE array = :array GROUP BY array"
+
+
+def totals_of_one(rows: Iterable[Sequence[Any]]) -> Totals:
+    """Read the answer to ``TOTALS_OF_ONE``; it has no row for a trainer without allocations."""
+    return next((Totals(*tuple(row)[1:]) for row in rows), Totals())
 
 
 def goodput(
