@@ -128,7 +128,7 @@ def typical_trainers(count: int) -> tuple[TrainerSpec, ...]:
 
     A vision model with data parallelism: Amdahl's law with 1 % of a step serial (64 nodes give 39
     times one node's speed), up to 64 nodes. Its pauses are those of the project's own runtime with
-    an unchanged script (docs/internals/bench-elastic.md). Its samples/s on one node cancel out of
+    an unchanged script (docs/internals/measured.md). Its samples/s on one node cancel out of
     every figure.
     """
     speed = [_ONE_NODE_SAMPLES_S * n / (1 + _SERIAL * (n - 1)) for n in _NODES]

@@ -1,8 +1,8 @@
 """A plain DDP script for c10d and for our handler; it survives restarts by its checkpoint.
 
-It writes one line for each completed step, in one file per process; ``figures`` reads it. It saves
-after each step (``--keep=step``), or when it is told to and every five seconds: on a disk
-(``told``), which may be slow (``--mb-per-s``), or in memory (``memory``).
+It logs its steps as ``benchkit.steps`` reads them. It saves after each step (``--keep=step``), or
+when it is told to and every five seconds: on a disk (``told``), which may be slow
+(``--mb-per-s``), or in memory (``memory``).
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ def main() -> None:
     if step != int(agreed):
         raise RuntimeError("read another checkpoint than rank 0; the agents start all again")
     parallel = DistributedDataParallel(model)
-    name = f"{os.environ['BENCH_NODE']}.{os.getpid()}.log"
-    log = os.open(folder / "logs" / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = (folder / "steps" / f"{os.environ['SLURM_JOB_ID']}.{os.getpid()}").open("w", 1)
     while True:
         first = (step * world + rank) * _BATCH
         some = torch.arange(first, first + _BATCH) % _SAMPLES
@@ -77,7 +76,7 @@ def main() -> None:
             time.sleep(beside.stat().st_size / 1e6 / given.mb_per_s)
             beside.replace(checkpoint)
             saved_s = time.monotonic()
-        os.write(log, f"{time.monotonic():.6f} {world} {step}\n".encode())
+        print(f"{time.monotonic():.6f}", world, step, file=log)
         if told:
             elastic.saved()
 

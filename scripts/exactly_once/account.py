@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
 
+from scripts.benchkit.steps import Step
+
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Trained:
     """One step of all ranks, as it is in the model."""
 
     number: int
@@ -40,47 +41,46 @@ class Account:
     steps: int  # of the optimizer, in the model
 
 
-def in_the_model(
-    records: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> tuple[list[Step], dict[float, int]]:
+def in_the_model(steps: Iterable[Step]) -> tuple[list[Trained], dict[float, int]]:
     """Return the steps that are in the model, and how many samples restarts have thrown away.
 
     The latter have as key when the first step after the restart was made (``time.monotonic()``).
 
     Args:
-        records: the lines of each process, see ``programs.recording``.
+        steps: those of each process, see ``programs.recording``.
     """
-    lives: dict[str, dict[int, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for line in chain.from_iterable(records.values()):
-        if "step" in line:
-            lives[line["life"]][line["step"]].append(line)
-    model: dict[int, list[Mapping[str, Any]]] = {}
+    lives: dict[str, dict[int, list[Step]]] = defaultdict(lambda: defaultdict(list))
+    for one in steps:
+        lives[one.more["group"]][one.number].append(one)
+    model: dict[int, list[Step]] = {}
     thrown_away: dict[float, int] = {}
     for life in sorted(lives.values(), key=_first_s):
         again = [model.pop(number) for number in [one for one in model if one >= min(life)]]
         if again:
-            numbers = (line["numbers"] for lines in again for line in lines)
-            thrown_away[_first_s(life)] = sum(map(len, numbers))
+            thrown_away[_first_s(life)] = sum(len(_numbers(ranks)) for ranks in again)
         model |= life
-    return [_step(number, model[number]) for number in sorted(model)], thrown_away
+    return [_trained(number, model[number]) for number in sorted(model)], thrown_away
 
 
-def _first_s(life: Mapping[int, Iterable[Mapping[str, Any]]]) -> float:
-    return min(float(line["time_s"]) for lines in life.values() for line in lines)
+def _first_s(life: Mapping[int, Iterable[Step]]) -> float:
+    return min(one.time_s for ranks in life.values() for one in ranks)
 
 
-def _step(number: int, lines: Sequence[Mapping[str, Any]]) -> Step:
-    numbers = tuple(one for line in lines for one in line["numbers"])
-    return Step(number, int(lines[0]["world"]), float(lines[0]["rate"]), numbers)
+def _numbers(ranks: Iterable[Step]) -> tuple[int, ...]:
+    return tuple(number for one in ranks for number in one.more["numbers"])
+
+
+def _trained(number: int, ranks: Sequence[Step]) -> Trained:
+    return Trained(number, ranks[0].world, float(ranks[0].more["rate"]), _numbers(ranks))
 
 
 def account(
-    steps: Sequence[Step],
+    steps: Sequence[Trained],
     thrown_away: Mapping[float, int],
     samples: int,
     epochs: int,
     loss: float | None,
-    course: Sequence[Step] = (),
+    course: Sequence[Trained] = (),
     asked_steps: int = 0,
     planned: Iterable[tuple[float, float]] = (),
 ) -> Account:
@@ -98,11 +98,10 @@ def account(
     """
     often = Counter(number for step in steps for number in step.numbers)
     counts = [often[number] for number in range(samples)]
+    rates, spans = _rates(steps, samples * epochs), list(planned)
     if asked_steps:
-        done = [number / asked_steps for number in range(len(steps))]
-    else:
-        done = [one / (samples * epochs) for one in _before(steps)]
-    should, spans = _rates(course), list(planned)
+        rates = [(number / asked_steps, rate) for number, (_, rate) in enumerate(rates)]
+    should = _rates(course, sum(len(step.numbers) for step in course)) or [(0.0, 1.0)]
     return Account(
         asked=samples * epochs,
         trained=sum(counts) + sum(thrown_away.values()),
@@ -114,29 +113,18 @@ def account(
             for on_s, count in thrown_away.items()
             if any(begin_s <= on_s < end_s for begin_s, end_s in spans)
         ),
-        rate_off=_off(list(zip(done, _of_highest(steps), strict=True)), should),
+        rate_off=_off(rates, [*should, (1.0, 0.0)]),
         loss=loss,
         steps=len(steps),
     )
 
 
-def _before(steps: Sequence[Step]) -> list[int]:
-    """Return how many samples were trained before each step."""
-    return [0, *accumulate(len(step.numbers) for step in steps)][: len(steps)]
-
-
-def _of_highest(steps: Sequence[Step]) -> list[float]:
+def _rates(steps: Sequence[Trained], samples: int) -> list[tuple[float, float]]:
+    """Return each step's rate as a share of the highest, by the share of samples before it."""
     highest = max((step.rate for step in steps), default=0.0) or 1.0
-    return [step.rate / highest for step in steps]
-
-
-def _rates(course: Sequence[Step]) -> list[tuple[float, float]]:
-    """Return a run's rate as a share of its highest, by the share of its samples trained before."""
-    if not course:
-        return [(0.0, 1.0), (1.0, 0.0)]
-    samples = sum(len(step.numbers) for step in course)
-    done = [before / samples for before in _before(course)]
-    return [*zip(done, _of_highest(course), strict=True), (1.0, 0.0)]
+    before = [0, *accumulate(len(step.numbers) for step in steps)][: len(steps)]
+    pairs = zip(before, steps, strict=True)
+    return [(done / samples, step.rate / highest) for done, step in pairs]
 
 
 def _off(found: Sequence[tuple[float, float]], should: Sequence[tuple[float, float]]) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from scripts.benchkit.command import Findings, bench_command, findings, number, progress, several
 from scripts.benchkit.machine import this_machine
-from scripts.elastic_bench.fleet import StuckError
 from scripts.exactly_once import report
-from scripts.exactly_once.account import Step, account
+from scripts.exactly_once.account import Trained
 from scripts.exactly_once.report import Result
 from scripts.exactly_once.training import Size, train
-from scripts.exactly_once.ways import CHANGES, UNCHANGED, WAYS, Change, Way, series
+from scripts.exactly_once.ways import UNCHANGED, WAYS, series
+from scripts.labcluster.fleet import CHANGES
 
 
 @bench_command(TimeoutError)
@@ -44,33 +44,15 @@ def main(
     size = Size(samples, epochs)
     coming = series(seed, rounds, kinds)
     results: list[Result] = []
-    course: list[Step] = []
+    course: list[Trained] = []
     for way in (UNCHANGED, *(WAYS[name] for name in names)):
         if not way.is_here:
             continue
         changes = [] if way is UNCHANGED else coming
-        result, steps = _result(way, size, changes, course)
+        result, steps = train(way, size, changes, course, progress(f"{way.name}: "))
         results.append(result)
         course = course or steps
     come = ", ".join(one.kind for one in coming)
     head = f"{samples:,} samples, {epochs} epochs, 8 a rank; changes: {come or 'none'}"
     held = report.targets(results)
     return findings(machine, head, report.rows(results), targets=held, results=results)
-
-
-def _result(
-    way: Way, size: Size, changes: Sequence[Change], course: Sequence[Step]
-) -> tuple[Result, list[Step]]:
-    """Train one way, and return its own steps too; ``course``: those of the unchanged run."""
-    tell = progress(f"{way.name}: ")
-    try:
-        found = train(way, size, changes, tell)
-    except StuckError as error:
-        return Result(way, [], None, wrong=str(error)), []
-    asked_steps = size.steps // 2 if way.steps else 0
-    outcome = account(
-        *(found.steps, found.thrown_away, size.samples, size.epochs, found.loss),
-        *(course, asked_steps, found.planned),
-    )
-    made = [kind for _, kind in found.changes]
-    return Result(way, made, outcome, found.said, "", asked_steps), found.steps

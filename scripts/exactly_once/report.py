@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scripts.benchkit.figures import Target, at_most
-from scripts.benchkit.text import table
+from scripts.benchkit.text import columns
 from scripts.exactly_once.account import Account
-from scripts.exactly_once.ways import GLOBAL_BATCH, PLANNED, Way
-
-_HEADS = ("", "lost", "twice", "again", "planned", "in all", "of", "ended", "rate off", "loss")
+from scripts.exactly_once.ways import GLOBAL_BATCH, Way
+from scripts.labcluster.fleet import PLANNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class Result:
 
 def rows(results: Sequence[Result]) -> str:
     """Return the table: samples, each as often as there are epochs."""
-    lines = [_row(one) for one in results]
     words = [f"{one.way.name}: {one.wrong}" for one in results if one.wrong]
     legend = (
         "samples: lost (asked for, not in the model), twice (in the model once more than asked\n"
@@ -47,20 +45,31 @@ def rows(results: Sequence[Result]) -> str:
         "planned leaves); rate off: largest distance of the learning rate from that of the\n"
         "unchanged run at the same sample, of its highest"
     )
-    return "\n".join([legend, table([_HEADS, *lines]), *words])
+    return "\n".join([legend, columns(results, _COLUMNS), *words])
 
 
-def _row(one: Result) -> list[str]:
-    found = one.found
-    if found is None:
-        return [one.way.title, *"------", one.ended, "-", "-"]
-    numbers = (found.lost, found.twice, found.again, found.planned, found.trained, found.asked)
-    if one.asked_steps:  # without epochs no sample is lost or trained twice
-        cells = ["-", "-", *(f"{number:,}" for number in numbers[2:5]), "-"]
-    else:
-        cells = [f"{number:,}" for number in numbers]
-    loss = "-" if found.loss is None else f"{found.loss:.5f}"
-    return [one.way.title, *cells, one.ended, f"{found.rate_off:.3f}", loss]
+def _of(cell: Callable[[Account], str], epochs: bool = False) -> Callable[[Result], str]:
+    """Return a cell of what was found; ``epochs``: not where steps were asked for."""
+
+    def text(one: Result) -> str:
+        return "-" if one.found is None or (epochs and one.asked_steps) else cell(one.found)
+
+    return text
+
+
+# Where steps are asked for, no sample is lost or trained twice.
+_COLUMNS: Sequence[tuple[str, Callable[[Result], str]]] = (
+    ("", lambda one: one.way.title),
+    ("lost", _of(lambda found: f"{found.lost:,}", epochs=True)),
+    ("twice", _of(lambda found: f"{found.twice:,}", epochs=True)),
+    ("again", _of(lambda found: f"{found.again:,}")),
+    ("planned", _of(lambda found: f"{found.planned:,}")),
+    ("in all", _of(lambda found: f"{found.trained:,}")),
+    ("of", _of(lambda found: f"{found.asked:,}", epochs=True)),
+    ("ended", lambda one: one.ended),
+    ("rate off", _of(lambda found: f"{found.rate_off:.3f}")),
+    ("loss", _of(lambda found: "-" if found.loss is None else f"{found.loss:.5f}")),
+)
 
 
 def targets(results: Sequence[Result]) -> list[Target]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from random import Random
 
+from scripts.labcluster.fleet import CHANGES
+
 # What programs need beside torch.
 _PACKAGES = {
     "huggingface": "transformers",
@@ -61,8 +63,6 @@ _WAYS = (
 )
 WAYS = {one.name: one for one in _WAYS}
 
-CHANGES = ("join", "leave", "reclaim", "kill", "zero")
-PLANNED = ("join", "leave")  # the others take a node without a word
 MOST_NODES = 3
 BATCH = 8  # samples of a rank in a step
 GLOBAL_BATCH = MOST_NODES * BATCH  # samples of a step of all ranks, at most

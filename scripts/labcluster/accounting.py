@@ -6,10 +6,11 @@ Ordinary jobs run in the QOS ``normal``, which preempts ``bftrainer``.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from scripts.labcluster.users import give
 
 QOS = "bftrainer"
 PROGRAMS = ("mariadbd", "mariadb-install-db", "slurmdbd", "sacctmgr")
@@ -51,9 +52,8 @@ LogFile={folder}/log/slurmdbd.log
 PidFile={folder}/run/slurmdbd.pid
 """)
     data.mkdir()
-    if os.getuid() == 0:
-        shutil.chown(conf, user)
-        shutil.chown(data, user)
+    give(conf, user)
+    give(data, user)
     made = ("mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db")
     command = (*made, "--auth-root-authentication-method=normal", *_as_user(user))
     subprocess.run(command, check=True, capture_output=True)

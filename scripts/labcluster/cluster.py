@@ -360,16 +360,16 @@ def _make_folders(lab: Cluster, slurm: str) -> None:
         shutil.copy("/etc/hosts", folder)
         users.acquire(folder)
         for name in users.NAMES:
-            users.home_of(folder, name)
-        for name in ("state", "run", "log"):
-            shutil.chown(folder / name, slurm)
+            (folder / "home" / name).mkdir()
+            users.give(folder / "home" / name, name)
+    for name in ("state", "run", "log"):
+        users.give(folder / name, slurm)
 
 
 def _make_key(key: Path, slurm: str) -> None:
     key.touch(mode=0o600)
     key.write_text(os.urandom(64).hex())
-    if os.getuid() == 0:
-        shutil.chown(key, slurm)
+    users.give(key, slurm)
 
 
 def _start(lab: Cluster, options: Options) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bftrainer_slurm.elastic.processes import processes_with as pids_with
+
 
 @dataclass(frozen=True)
 class Daemon:
@@ -50,18 +52,25 @@ def daemon_of(pid: int) -> Daemon | None:
 def launch(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Daemon:
-    """Start a daemon in the foreground of a session of its own."""
+    """Start a daemon in the foreground; these variables are added to our own environment."""
+    process = started(command, log, os.environ | (environment or {}), Path("/"))
+    return Daemon(process.pid, start_of(process.pid) or -1)
+
+
+def started(
+    command: Sequence[str | Path], log: Path, environment: Mapping[str, str], folder: Path
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, in a folder; its output is added to a log."""
     with log.open("ab") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
-            env={**os.environ, **(environment or {})},
+            cwd=folder,
+            env=environment,
             start_new_session=True,
         )
-    return Daemon(process.pid, start_of(process.pid) or -1)
 
 
 def child_of(daemon: Daemon, timeout_s: float) -> Daemon:
@@ -138,6 +147,5 @@ def environments() -> Iterator[tuple[int, dict[str, str]]]:
 
 def processes_with(variable: str) -> list[Daemon]:
     """Return the processes that have this ``NAME=value`` in their environment."""
-    name, _, value = variable.partition("=")
-    found = [daemon_of(pid) for pid, variables in environments() if variables.get(name) == value]
+    found = (daemon_of(pid) for pid in pids_with(variable) if pid != os.getpid())
     return [one for one in found if one is not None]

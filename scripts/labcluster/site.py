@@ -124,7 +124,8 @@ class Site:
         words = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null", *options)
         job = self.lab.sbatch(*words, script="#!/bin/sh\nsleep 1000\n")
         try:
-            wait_until(lambda: self.lab.squeue(job, "%t") == ["R"])
+            running = lambda: self.lab.squeue(job, "%t") == ["R"]  # noqa: E731
+            wait_until(running, otherwise="the ordinary job waits")
             yield since_s
         finally:
             self.end(job)

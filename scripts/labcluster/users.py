@@ -64,14 +64,6 @@ def release(folder: Path) -> None:
         shutil.rmtree(register)
 
 
-def home_of(folder: Path, name: str) -> Path:
-    """Return a user's home in this cluster, made now if it is missing."""
-    home = folder / "home" / name
-    home.mkdir(parents=True, exist_ok=True)
-    give(home, name)
-    return home
-
-
 def _mark(register: Path, folder: Path) -> Path:
     return register / f"used-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
 

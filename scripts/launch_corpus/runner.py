@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.benchkit.steps import Step, StepLog
 from scripts.labcluster import LabError
 from scripts.labcluster.site import QUICK, Site
 from scripts.labcluster.users import give
@@ -36,28 +37,19 @@ class Outcome:
     message_s: float | None = None  # since the start of its last node
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Processes that train together: how many each node has, and where the first one is."""
+def groups(steps: Sequence[Step], now_s: float, since_s: float = 0.0) -> list[list[Step]]:
+    """Return the groups that train at this moment: the last step of each process that does."""
+    last = {(one.node, one.process): one for one in steps}
+    members = defaultdict[str, list[Step]](list)
+    for one in last.values():
+        if one.time_s > max(since_s, now_s - _FRESH_S):
+            members[one.more["group"]].append(one)
+    return list(members.values())
 
-    nodes: Counter[str]
-    first: str | None
-    whole: bool
 
-
-def groups(folder: Path, now_s: float, since_s: float = 0.0) -> list[Group]:
-    """Return the groups that train at this moment, by their processes' reports after another."""
-    ranks = defaultdict[str, dict[int, str]](dict)
-    worlds = dict[str, int]()
-    for path in folder.glob("*.*"):
-        match path.read_text().rpartition("\n")[0].rpartition("\n")[2].split():
-            case [time_s, token, rank, world] if float(time_s) > max(since_s, now_s - _FRESH_S):
-                ranks[token][int(rank)] = path.name.partition(".")[0]
-                worlds[token] = int(world)
-    return [
-        Group(Counter(at.values()), at.get(0), set(at) == set(range(worlds[token])))
-        for token, at in ranks.items()
-    ]
+def whole(group: Sequence[Step]) -> bool:
+    """Return whether all ranks of a group train."""
+    return {one.more["rank"] for one in group} == set(range(max(one.world for one in group)))
 
 
 def run(site: Site, shape: Shape, nodes: int) -> Outcome:
@@ -91,38 +83,34 @@ def _judge(site: Site, shape: Shape, array: int, folder: Path, nodes: int) -> Ou
         return len(running) == nodes
 
     wait_until(all_run, PATIENCE_S, f"it does not run on {nodes} nodes")
-    began_s = time.time()
+    began_s = time.monotonic()
     if shape.message:
         wait_until(lambda: shape.message in said(folder), PATIENCE_S, "no message says why")
-        return Outcome(shape, message_s=time.time() - began_s)
-    group = _wait_for_group(folder, running, 0.0)
-    joined_s = time.time() - began_s
-    assert group.first is not None
-    words = ("-p", "main", "-N1", "-w", group.first, "--exclusive", "-o", "/dev/null")
-    ordinary = site.lab.sbatch(*words, script="#!/bin/sh\nexec sleep 600\n", user="bob")
-    try:
-        wait_until(lambda: site.lab.running(ordinary), PATIENCE_S, "the ordinary job waits")
-        taken_s = time.time()
-        _wait_for_group(folder, running - {group.first}, taken_s)
-        went_on_s = time.time() - taken_s
-    finally:
-        site.run("scancel", str(ordinary), user="bob")
-    total = sum(group.nodes.values())
-    return Outcome(shape, processes=total, joined_s=joined_s, went_on_s=went_on_s)
+        return Outcome(shape, message_s=time.monotonic() - began_s)
+    log = StepLog(folder / "steps")
+    group = _wait_for_group(log, running, 0.0)
+    joined_s = time.monotonic() - began_s
+    (first,) = (one.node for one in group if one.more["rank"] == 0)
+    with site.taken(1, "-w", first):
+        taken_s = time.monotonic()
+        _wait_for_group(log, running - {first}, taken_s)
+        went_on_s = time.monotonic() - taken_s
+    return Outcome(shape, processes=len(group), joined_s=joined_s, went_on_s=went_on_s)
 
 
-def _wait_for_group(folder: Path, nodes: set[str], since_s: float) -> Group:
+def _wait_for_group(log: StepLog, nodes: set[str], since_s: float) -> list[Step]:
     """Wait until these nodes train in one whole group, and nobody else trains; return the group."""
-    found = list[Group]()
+    found = list[list[Step]]()
 
     def together() -> bool:
-        found[:] = groups(folder / "reports", time.time(), since_s)
-        return len(found) == 1 and found[0].whole and set(found[0].nodes) == nodes
+        found[:] = groups(log.all(), time.monotonic(), since_s)
+        return len(found) == 1 and whole(found[0]) and {one.node for one in found[0]} == nodes
 
     try:
         wait_until(together, PATIENCE_S)
     except TimeoutError:
-        what = " and ".join("+".join(sorted(one.nodes)) for one in found) or "nobody trains"
+        of_each = ("+".join(sorted({one.node for one in group})) for group in found)
+        what = " and ".join(of_each) or "nobody trains"
         raise TimeoutError(f"no group of {'+'.join(sorted(nodes))}: {what}") from None
     return found[0]
 

@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.elastic.processes import below
 from bftrainer_slurm.sizes import ANY, Sizes
+from scripts.benchkit.steps import Step, StepLog
+from scripts.labcluster.fleet import ARRAY, Node, environment_of
 from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.processes import started
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.forked import Torchrun
 
-ARRAY = 7
 _SCRIPT = Path(__file__).with_name("ddp.py")
 
 
-@dataclass(frozen=True)
-class Step:
-    time_s: float  # CLOCK_MONOTONIC
-    world: int
-    number: int
-    process: int
-
-
-def steps_in(folder: Path, node: str = "n*") -> list[Step]:
-    """Return the steps that ddp.py has logged on a node, or on all, in order of time."""
-    found = []
-    for path in folder.glob(f"{node}.*"):
-        for line in path.read_text().splitlines(keepends=True):
-            match line.split():
-                case [time_s, world, number] if line.endswith("\n"):
-                    process = int(path.suffix[1:])
-                    found.append(Step(float(time_s), int(world), int(number), process))
-    return sorted(found, key=lambda step: step.time_s)
+def steps_in(folder: Path) -> list[Step]:
+    """Return the steps that ddp.py has logged on all nodes, in order of time."""
+    return StepLog(folder).all()
 
 
 class Agents:
@@ -63,45 +45,25 @@ class Agents:
         self._options = options
         self._launcher = launcher
         self._script = script
-        self.processes: dict[int, subprocess.Popen[bytes] | Torchrun] = {}
+        self._log = StepLog(folder)
+        self.nodes: dict[int, Node] = {}
         folder.mkdir(exist_ok=True)
+
+    @property
+    def processes(self) -> dict[int, Any]:
+        """The agents, by task."""
+        return {task: node.agent for task, node in self.nodes.items()}
 
     def start(self, *tasks: int, **environment: str) -> None:
         for task in tasks:
-            self.processes[task] = self._start(
-                task, os.environ | self._environment(task) | environment
-            )
-
-    def _start(self, task: int, environment: dict[str, str]) -> subprocess.Popen[bytes] | Torchrun:
-        path = self.folder / f"{task}.log"
-        if not self._launcher:
-            command = [*self._options, str(self._script), str(self.folder)]
-            return Torchrun(command, environment, self.folder, path)
-        with path.open("wb") as log:
-            return subprocess.Popen(
-                [*self._launcher, self._script, self.folder],
-                env=environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def _environment(self, task: int) -> dict[str, str]:
-        return {
-            "BFTRAINER_ELEMENT": f"{ARRAY}_{task}",
-            "BFTRAINER_KEEPER": self.keeper.client.address,
-            "BFTRAINER_JOB_SECRET": self.keeper.secret(ARRAY).decode(),
-            "SLURMD_NODENAME": f"n{task}",
-            "PET_NNODES": "1:8",
-            "PET_NPROC_PER_NODE": "1",
-            "PET_RDZV_BACKEND": "bftrainer",
-            "PET_RDZV_ID": f"{ARRAY}.1",
-            "PET_MAX_RESTARTS": "1000000",
-            "PET_LOCAL_ADDR": "127.0.0.1",
-            "OMP_NUM_THREADS": "1",
-        }
+            path = self.folder / f"{task}.log"
+            own = environment_of(self.keeper, task, f"{ARRAY}.1", self.folder) | environment
+            if self._launcher:
+                command = [*self._launcher, self._script, self.folder]
+                self.nodes[task] = Node(task, started(command, path, own, self.folder))
+            else:
+                options = [*self._options, str(self._script), str(self.folder)]
+                self.nodes[task] = Node(task, Torchrun(options, own, self.folder, path))
 
     def train_on(self, *tasks: int, **environment: str) -> None:
         """Start tasks that train together from their first step on.
@@ -127,22 +89,19 @@ class Agents:
 
     def signal_all(self, task: int, number: int) -> None:
         """Send a signal to all processes of an element, as Slurm does."""
-        agent = self.processes[task].pid
-        for process in (agent, *below(agent)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, number)
+        self.nodes[task].signal(number)
 
     def kill(self, task: int) -> None:
         """End the agent and all its processes at once, as the loss of a node does."""
-        self.signal_all(task, signal.SIGKILL)
-        self.processes[task].wait(120)
+        self.nodes[task].kill()
 
     def end(self) -> None:
-        for task in self.processes:
-            self.kill(task)
+        for node in self.nodes.values():
+            node.kill()
 
     def steps(self, task: int) -> list[Step]:
-        return steps_in(self.folder, f"n{task}")
+        self._log.read()
+        return list(self._log.of(f"n{task}"))
 
     def wait_for_steps(self, task: int, count: int = 5) -> None:
         """Wait until a task has made so many steps more."""

@@ -16,12 +16,15 @@ from bftrainer_slurm.elastic.tasks import apart, lightning
 from bftrainer_slurm.elastic.tasks.command import torchrun_for, torchrun_for_deepspeed
 from bftrainer_slurm.elastic.tasks.seats import seats, use_all_processors
 from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import started_agents
 
 pytestmark = pytest.mark.torch
 
 _TORCHRUN = ["/bin/python", "-m", "torch.distributed.run", "--nproc-per-node=2"]
+_PROGRAMS = REPO / "scripts" / "launch_corpus" / "corpus" / "programs"  # has a stand-in for it
+_RUNNER = "deepspeed.launcher.runner"
 _BY_SRUN = Path(__file__).with_name("by_srun.py")
 
 
@@ -104,44 +107,19 @@ def test_deepspeeds_launcher_is_a_torchrun_here(
     assert found == [*_TORCHRUN[:-1], *expected]
 
 
-_DEEPSPEED = """
-import argparse
-
-def parse_args(args=None):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--num_gpus", type=int, default=-1)
-    parser.add_argument("--include", default="")
-    for flag in ("--module", "--no_python", "--no_local_rank"):
-        parser.add_argument(flag, action="store_true")
-    parser.add_argument("user_script")
-    parser.add_argument("user_args", nargs=argparse.REMAINDER)
-    return parser.parse_args(args)
-
-def main(args=None):
-    print("as it is")
-
-if __name__ == "__main__":
-    main()
-"""
-
-
 @pytest.mark.parametrize(
     ("command", "seen"),
-    [("wrapper.py", "under torchrun"), ("-mdeepspeed.launcher.runner", "as it is")],
+    [(str(_PROGRAMS / "bin" / "deepspeed"), "under torchrun"), (f"-m{_RUNNER}", "as it is")],
+    ids=["a program that calls it", "itself"],
 )
 def test_deepspeeds_launcher_is_known_by_its_module_whatever_calls_it(
     tmp_path: Path, command: str, seen: str
 ) -> None:
-    folder = tmp_path / "deepspeed" / "launcher"
-    folder.mkdir(parents=True)
-    (folder.parent / "__init__.py").write_text("import torch\n")
-    (folder / "runner.py").write_text(_DEEPSPEED)
-    wrapper = "from deepspeed.launcher.runner import main\nmain()\n"
-    (tmp_path / "wrapper.py").write_text(wrapper)
+    (tmp_path / "train.py").write_text("print('as it is')\n")
     element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
     ran = subprocess.run(
         [sys.executable, command, "--num_gpus=2", "train.py"],
-        env=os.environ | element | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"},
+        env=os.environ | element | {"PYTHONPATH": f"{_PROGRAMS}:{REPO}"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

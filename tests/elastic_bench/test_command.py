@@ -44,7 +44,7 @@ def nodes_of(bench: int) -> list[int]:
                 variables = (folder / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if any(one.startswith(f"BENCH_NODE={bench}0".encode()) for one in variables):
+            if any(one.startswith(f"SLURM_JOB_ID={bench}0".encode()) for one in variables):
                 found.append(int(folder.name))
     return found
 
@@ -52,7 +52,7 @@ def nodes_of(bench: int) -> list[int]:
 def test_nothing_is_left_behind_when_it_is_stopped() -> None:
     with started("--setup", "handler") as bench:
         wait_until(lambda: nodes_of(bench.pid))
-        [folder] = {path.parent for path in Path("/dev/shm").glob(f"bench-elastic-*/{bench.pid}*")}
+        [folder] = {path.parent for path in Path("/dev/shm").glob(f"fleet-*/{bench.pid}*")}
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(120) != 0
         wait_until(lambda: nodes_of(bench.pid) == [])

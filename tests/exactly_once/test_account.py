@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from scripts.exactly_once.account import Account, Step, account, in_the_model
+from scripts.benchkit.steps import Step
+from scripts.exactly_once.account import Account, Trained, account, in_the_model
 from scripts.exactly_once.report import Result
-from scripts.exactly_once.training import Trained
-from scripts.exactly_once.ways import CHANGES, MOST_NODES, UNCHANGED, series
+from scripts.exactly_once.training import planned as planned_among
+from scripts.exactly_once.ways import MOST_NODES, UNCHANGED, series
+from scripts.labcluster.fleet import CHANGES
 
 
-def step(number: int, life: str, time_s: float, *numbers: int, world: int = 1) -> dict[str, Any]:
-    return {
-        "step": number,
-        "life": life,
-        "time_s": time_s,
-        "world": world,
-        "rate": 1.0,
-        "numbers": list(numbers),
-    }
+def step(number: int, life: str, time_s: float, *numbers: int, world: int = 1) -> Step:
+    return Step(time_s, world, number, more={"group": life, "rate": 1.0, "numbers": list(numbers)})
 
 
 def test_what_a_restart_trains_again_is_in_the_model_once() -> None:
     first = [step(1, "a", 1, 0), step(2, "a", 2, 1), step(3, "a", 3, 2)]
     again = [step(2, "b", 4, 1), step(3, "b", 5, 2), step(4, "b", 6, 3)]
-    steps, thrown_away = in_the_model({"one": first, "two": again})
+    steps, thrown_away = in_the_model([*first, *again])
     assert [one.numbers for one in steps] == [(0,), (1,), (2,), (3,)]
     told = account(steps, thrown_away, samples=4, epochs=1, loss=0.5)
     assert (told.lost, told.twice, told.again, told.trained) == (0, 0, 2, 6)
@@ -35,7 +28,7 @@ def test_what_a_restart_trains_again_is_in_the_model_once() -> None:
 def test_steps_after_the_last_ones_checkpoint_are_not_in_the_model() -> None:
     first = [step(number, "a", number, number) for number in range(1, 9)]
     last = [step(3, "b", 10, 3, 4)]
-    steps, thrown_away = in_the_model({"one": first, "two": last})
+    steps, thrown_away = in_the_model([*first, *last])
     assert [one.number for one in steps] == [1, 2, 3]
     assert thrown_away == {10: 6}
     told = account(steps, thrown_away, samples=9, epochs=1, loss=None)
@@ -57,20 +50,20 @@ def test_what_a_planned_change_throws_away_is_told_from_what_a_kill_does(
 ) -> None:
     first = [step(1, "a", 1, 0), step(2, "a", 2, 1), step(3, "a", 3, 2)]
     again = [step(2, "b", 4, 1), step(3, "b", 5, 2)]
-    steps, thrown_away = in_the_model({"one": first, "two": again})
-    spans = Trained(steps, thrown_away, 0.0, [], changes).planned
+    steps, thrown_away = in_the_model([*first, *again])
+    spans = planned_among(changes)
     told = account(steps, thrown_away, samples=3, epochs=1, loss=0.5, planned=spans)
     assert (told.again, told.planned) == (2, planned)
 
 
 def test_ranks_of_one_step_are_one_step() -> None:
-    ranks = {str(rank): [step(1, "a", 1, rank, world=2)] for rank in range(2)}
+    ranks = [step(1, "a", 1, rank, world=2) for rank in range(2)]
     ((only,), _) = in_the_model(ranks)
     assert (only.world, sorted(only.numbers)) == (2, [0, 1])
 
 
 def test_too_often_is_told_beside_too_seldom() -> None:
-    steps, _ = in_the_model({"one": [step(1, "a", 1, 0, 0, 1)]})
+    steps, _ = in_the_model([step(1, "a", 1, 0, 0, 1)])
     told = account(steps, {}, samples=3, epochs=1, loss=0.0)
     assert (told.lost, told.twice) == (1, 1)
 
@@ -87,10 +80,12 @@ def test_a_series_has_every_change_and_never_takes_the_last_node(seed: int) -> N
 
 
 def test_the_rate_is_compared_with_that_of_a_run_without_changes() -> None:
-    course = [Step(number, 1, rate, (number,)) for number, rate in enumerate((4.0, 2.0, 1.0, 0.5))]
-    by_samples = [Step(1, 1, 8.0, (0, 1)), Step(2, 2, 2.0, (2, 3))]
+    course = [
+        Trained(number, 1, rate, (number,)) for number, rate in enumerate((4.0, 2.0, 1.0, 0.5))
+    ]
+    by_samples = [Trained(1, 1, 8.0, (0, 1)), Trained(2, 2, 2.0, (2, 3))]
     assert account(by_samples, {}, 4, 1, 0.0, course).rate_off == 0.0
-    by_steps = [Step(1, 1, 8.0, (0, 1)), Step(2, 2, 4.0, (2, 3))]
+    by_steps = [Trained(1, 1, 8.0, (0, 1)), Trained(2, 2, 4.0, (2, 3))]
     assert account(by_steps, {}, 4, 1, 0.0, course).rate_off == pytest.approx(0.25)
     asked = account(by_steps, {}, 4, 1, 0.0, asked_steps=2)
     assert (asked.steps, asked.rate_off) == (2, 0.0)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.benchkit.logs import Tail
+from scripts.benchkit.steps import Step, StepLog
 from scripts.labcluster.site import Site
 from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
@@ -23,15 +23,6 @@ export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{folder}
 cd {folder}
 srun torchrun {train} --folder {folder}/output --steps 1000000 {options}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One optimizer step of one process; CLOCK_MONOTONIC is one clock for all nodes."""
-
-    time_s: float
-    world: int
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +47,11 @@ class Training:
         batch = _SCRIPT.format(folder=self.folder, train=train, options=options)
         out = f"--output={self.folder}/%a.out"
         self.array = site.submit(batch, f"1-{nodes}", out, f"--bftrainer={spec}")
-        self._records = Tail(records, "*.*")
-        self._steps: list[Step] = []
+        self._log = StepLog(records)
 
     def steps(self) -> list[Step]:
-        """Return all steps of all processes so far, in order of time.
-
-        Each line is read once: who waits asks often, and the trainer needs the processors.
-        """
-        for _, lines in self._records.read():
-            for time_s, world, number in map(str.split, lines):
-                self._steps.append(Step(float(time_s), int(world), int(number)))
-        self._steps.sort(key=lambda step: step.time_s)
-        return self._steps
+        """Return all steps of all processes so far, in order of time."""
+        return self._log.all()
 
     def wait_for(self, world: int, since_s: float = 0.0) -> None:
         """Wait until so many nodes train together."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import bftrainer_slurm
+from scripts.benchkit.steps import Step
 from scripts.labcluster.site import Site, started_site
 from scripts.launch_corpus.command import table
-from scripts.launch_corpus.runner import SETTINGS, Outcome, Shape, groups, run, shapes
+from scripts.launch_corpus.runner import SETTINGS, Outcome, Shape, groups, run, shapes, whole
 
 # Those that go furthest from what other tests start; elastic/test_launchers has torchrun's options.
 _HERE = ("two-trainings", "python-exported-ranks")
@@ -43,18 +42,15 @@ def test_each_script_says_by_what_it_starts_its_training() -> None:
     assert list(found.values())[-1].message
 
 
-def _report(folder: Path, name: str, *last: object) -> None:
-    (folder / name).write_text(f"1.0 old 0 1\n{' '.join(map(str, last))}\nhalf a li")
+def test_processes_that_report_the_same_group_train_together() -> None:
+    def step(time_s: float, node: str, group: str, rank: int) -> Step:
+        return Step(time_s, 2, 1, node, 10, {"group": group, "rank": rank})
 
-
-def test_processes_that_report_the_same_group_train_together(tmp_path: Path) -> None:
-    now_s = time.time()
-    _report(tmp_path, "n1.10", now_s, "a", 0, 2)
-    _report(tmp_path, "n2.10", now_s - 1, "a", 1, 2)
-    _report(tmp_path, "n3.10", now_s - 60, "a", 2, 2)
-    (group,) = groups(tmp_path, now_s)
-    assert (group.nodes, group.first, group.whole) == (Counter(("n1", "n2")), "n1", True)
-    assert [one.whole for one in groups(tmp_path, now_s, now_s - 0.5)] == [False]
+    steps = [step(1.0, node, "old", 0) for node in ("n1", "n2", "n3")]
+    steps += [step(99.0, "n2", "a", 1), step(100.0, "n1", "a", 0), step(40.0, "n3", "a", 2)]
+    (group,) = groups(steps, 100.0)
+    assert ({one.node for one in group}, whole(group)) == ({"n1", "n2"}, True)
+    assert [whole(one) for one in groups(steps, 100.0, 99.5)] == [False]
 
 
 def test_the_table_says_what_went_wrong() -> None:

@@ -50,21 +50,19 @@ def main() -> None:
         for batch in left:
             optimizer.zero_grad()
             work.compute()
-            rate = optimizer.param_groups[0]["lr"]
-            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            work.step(step + 1, optimizer, batch["numbers"])
             accelerator.backward(loss_of(model, batch))
             optimizer.step()
             scheduler.step()
             step += 1
             place.trained += given.batch * world
             if step % given.save_every == 0:
-                beside = given.folder / f".step-{step}"
+                beside = work.folder / f".step-{step}"
                 accelerator.save_state(str(beside))
                 accelerator.wait_for_everyone()
-                if rank == 0 and not (given.folder / f"step-{step}").exists():
-                    beside.rename(given.folder / f"step-{step}")
-    if accelerator.is_main_process:
-        work.record.end(data.loss(accelerator.unwrap_model(model)))
+                if rank == 0 and not (work.folder / f"step-{step}").exists():
+                    beside.rename(work.folder / f"step-{step}")
+    work.end(accelerator.unwrap_model(model))
     accelerator.end_training()
 
 

@@ -25,7 +25,7 @@ def main() -> None:
     together = given.batch * world if given.unit == "samples" else 1
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
     step = epoch = trained = 0  # of the epoch: batches, or samples
-    path = given.folder / "snapshot.pt"
+    path = work.folder / "snapshot.pt"
     if path.exists():
         snapshot = torch.load(path)
         model.load_state_dict(snapshot["model"])
@@ -45,8 +45,7 @@ def main() -> None:
                 continue
             optimizer.zero_grad()
             work.compute()
-            rate = optimizer.param_groups[0]["lr"]
-            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            work.step(step + 1, optimizer, batch["numbers"])
             loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
@@ -57,8 +56,7 @@ def main() -> None:
                 place = {"step": step, "epoch": epoch, "trained": (number + 1) * together}
                 save(path, snapshot | place)
         epoch, trained = epoch + 1, 0
-    if rank == 0:
-        work.record.end(work.data.loss(model))
+    work.end(model)
     dist.destroy_process_group()
 
 

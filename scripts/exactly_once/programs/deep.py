@@ -38,7 +38,7 @@ def main() -> None:
     engine, *_ = deepspeed.initialize(
         model=model, optimizer=optimizer, lr_scheduler=scheduler, config=settings
     )
-    folder = given.folder / "deepspeed"
+    folder = work.folder / "deepspeed"
     step = first = batches = 0
     if (folder / "latest").exists():
         _, place = engine.load_checkpoint(str(folder))
@@ -49,8 +49,7 @@ def main() -> None:
             if number < batches:
                 continue
             work.compute()
-            rate = optimizer.param_groups[0]["lr"]
-            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            work.step(step + 1, optimizer, batch["numbers"])
             engine.backward(loss_of(engine, batch))
             engine.step()
             step += 1
@@ -58,8 +57,7 @@ def main() -> None:
                 place = {"step": step, "epoch": epoch, "batches": number + 1}
                 engine.save_checkpoint(str(folder), client_state=place)
         batches = 0
-    if rank == 0:
-        work.record.end(data.loss(engine.module))
+    work.end(engine.module)
 
 
 if __name__ == "__main__":

@@ -58,23 +58,21 @@ def main() -> None:
                 continue
             optimizer.zero_grad()
             work.compute()
-            rate = optimizer.param_groups[0]["lr"]
-            work.record.step(place.step + 1, rank, world, rate, batch["numbers"].tolist())
+            work.step(place.step + 1, optimizer, batch["numbers"])
             loss_of(module, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
             place.step, place.epoch, place.trained = place.step + 1, epoch, (number + 1) * together
             if place.step % given.save_every == 0:
-                beside = given.folder / f".step-{place.step}"
+                beside = work.folder / f".step-{place.step}"
                 save(states(), checkpoint_id=beside)
-                if rank == 0 and not (given.folder / f"step-{place.step}").exists():
-                    beside.rename(given.folder / f"step-{place.step}")
+                if rank == 0 and not (work.folder / f"step-{place.step}").exists():
+                    beside.rename(work.folder / f"step-{place.step}")
         place.trained = 0
     whole = nn.Linear(4, 1)
     full = {name: one.full_tensor() for name, one in model.state_dict().items()}
     whole.load_state_dict(full)
-    if rank == 0:
-        work.record.end(data.loss(whole))
+    work.end(whole)
     dist.destroy_process_group()
 
 

@@ -16,7 +16,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from scripts.exactly_once.programs.recording import RATE, Work
 
 work = Work("resume", "steps")
-given, record = work.given, work.record
+given = work.given
 
 
 class Model(nn.Module):
@@ -39,9 +39,7 @@ class Writes(TrainerCallback):  # type: ignore[misc]
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write down what this step trains."""
-        rate = float(trainer.optimizer.param_groups[0]["lr"])
-        rank, world = args.process_index, args.world_size
-        record.step(state.global_step + 1, rank, world, rate, model.numbers)
+        work.step(state.global_step + 1, trainer.optimizer, model.numbers)
 
 
 def newest(folder: Path) -> str | None:
@@ -52,7 +50,7 @@ def newest(folder: Path) -> str | None:
 
 model = Model()
 arguments = TrainingArguments(
-    str(given.folder),
+    str(work.folder),
     num_train_epochs=given.epochs,
     max_steps=int(given.steps or -1),
     per_device_train_batch_size=given.batch,
@@ -65,8 +63,7 @@ arguments = TrainingArguments(
     remove_unused_columns=False,
 )
 trainer = Trainer(model, arguments, train_dataset=work.data, callbacks=[Writes()])
-last = newest(given.folder)
+last = newest(work.folder)
 from_where = {"newest": last, "true": last is not None}.get(given.resume)
 trainer.train(resume_from_checkpoint=from_where)
-if trainer.is_world_process_zero():
-    record.end(work.data.loss(model.layer.to(torch.device("cpu"))))
+work.end(model.layer.to(torch.device("cpu")))

@@ -16,12 +16,12 @@ def main() -> None:
     work = Work()
     given, model = work.given, work.model
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    world = dist.get_world_size()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(work.data)
     loader = DataLoader(work.data, batch_size=given.batch, sampler=sampler)
     steps, together = given.epochs * len(loader), given.batch * world
-    path = given.folder / "checkpoint.pt"
+    path = work.folder / "checkpoint.pt"
     snapshot = elastic.Snapshot(path, disk_every_s=1.0, model=model, optimizer=optimizer)
     place = snapshot.load() or {"step": 0, "epoch": 0, "trained": 0}
     step, epoch, trained = place["step"], place["epoch"], place["trained"]
@@ -35,8 +35,7 @@ def main() -> None:
                 continue
             optimizer.zero_grad()
             work.compute()
-            rate = optimizer.param_groups[0]["lr"]
-            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            work.step(step + 1, optimizer, batch["numbers"])
             loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
@@ -45,8 +44,7 @@ def main() -> None:
             if elastic.must_save():
                 elastic.saved()
         epoch, trained = epoch + 1, 0
-    if rank == 0:
-        work.record.end(work.data.loss(model))
+    work.end(model)
     dist.destroy_process_group()
 
 

@@ -1,6 +1,6 @@
 """What every program trains, and how it writes down which samples; used in training processes.
 
-Each process has a file with a line for each step: step, rank, world, learning rate and samples.
+Each step in the log (``benchkit.steps``) has its learning rate, its samples, and its start's name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 
 STEP_S = 0.05  # at least
 SLOW, SLOW_S = "slow", 3.0  # while this file exists, a step takes so many seconds
+LOSS = "loss"  # a file, at the end
 RATE = 0.05  # the highest learning rate; it falls in a straight line to 0
 
 
@@ -44,31 +45,6 @@ class Samples(Dataset[dict[str, Tensor]]):
             return float(nn.functional.mse_loss(model(self._x).squeeze(-1), self._y))
 
 
-class Recording:
-    """Writes down what one process trains."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        node = os.environ.get("SLURM_JOB_ID", "0")
-        self._file = (folder / f"{node}.{os.getpid()}.jsonl").open("a", 1)
-
-    def step(self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int]) -> None:
-        """Write down a step, from 1 on, before its backward pass.
-
-        Then a step that others have completed and kept is whole here, whenever this process ends.
-        """
-        life = str(os.environ.get("MASTER_PORT"))  # each start has a store of its own
-        line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": life}
-        self._write(line | {"numbers": list(map(int, numbers))})
-
-    def end(self, loss: float) -> None:
-        """Say that the training has ended, and with what loss."""
-        self._write({"loss": loss})
-
-    def _write(self, line: dict[str, object]) -> None:
-        print(json.dumps({"time_s": time.monotonic(), **line}), file=self._file)
-
-
 class Place:
     """Where a training is, as a part of its checkpoint; ``trained``: batches or samples so far."""
 
@@ -85,25 +61,46 @@ class Place:
 
 
 class Work:
-    """What a program is given: its options, samples, the same small model on all ranks, a record.
+    """What a program is given: its options, samples, the same small model on all ranks, a log.
 
     ``own`` are the program's own options, which are texts.
     """
 
     def __init__(self, *own: str) -> None:
         self.given = _options(own)
-        self.data, self.record = Samples(self.given.samples), Recording(self.given.record)
+        self.folder = self.given.folder / "output"  # for checkpoints
+        self.folder.mkdir(exist_ok=True)
+        name = f"{os.environ['SLURM_JOB_ID']}.{os.getpid()}"
+        self._log = (self.given.folder / "steps" / name).open("a", 1)
+        self.data = Samples(self.given.samples)
         torch.set_num_threads(1)
         torch.manual_seed(0)
         self.model: nn.Module = nn.Linear(4, 1)
 
     def compute(self) -> None:
         """Take a step's time; much more while a change is under way, which takes its seconds."""
-        time.sleep(SLOW_S if (self.given.record / SLOW).exists() else STEP_S)
+        time.sleep(SLOW_S if (self.given.folder / SLOW).exists() else STEP_S)
+
+    def step(self, number: int, optimizer: torch.optim.Optimizer, samples: Iterable[int]) -> None:
+        """Write down a step, from 1 on, before its backward pass.
+
+        Then a step that others have completed and kept is whole here, whenever this process ends.
+        """
+        said = {
+            "rate": float(optimizer.param_groups[0]["lr"]),
+            "group": os.environ["MASTER_PORT"],  # each start has a store of its own
+            "numbers": list(map(int, samples)),
+        }
+        print(time.monotonic(), os.environ["WORLD_SIZE"], number, json.dumps(said), file=self._log)
+
+    def end(self, model: nn.Module) -> None:
+        """Say on rank 0 that the training has ended, and with what loss."""
+        if os.environ["RANK"] == "0":
+            (self.given.folder / LOSS).write_text(str(self.data.loss(model)))
 
     def newest(self) -> Path | None:
         """Return the last checkpoint, a folder, that all ranks have written to its end."""
-        saved = [path for path in self.given.folder.glob("step-*") if path.name[5:].isdecimal()]
+        saved = [path for path in self.folder.glob("step-*") if path.name[5:].isdecimal()]
         return max(saved, key=lambda path: int(path.name[5:]), default=None)
 
 
@@ -121,8 +118,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 def _options(own: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", type=Path, required=True, help="for checkpoints")
-    parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)

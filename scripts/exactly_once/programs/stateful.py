@@ -16,14 +16,14 @@ def main() -> None:
     work = Work()
     given, data, model = work.given, work.data, work.model
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
     loader = StatefulDataLoader(data, given.batch, sampler=sampler)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
     step = first = 0
-    path = given.folder / "snapshot.pt"
+    path = work.folder / "snapshot.pt"
     if path.exists():
         snapshot = torch.load(path, weights_only=False)
         for name, one in parts.items():
@@ -35,8 +35,7 @@ def main() -> None:
         for batch in loader:
             optimizer.zero_grad()
             work.compute()
-            rate = optimizer.param_groups[0]["lr"]
-            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            work.step(step + 1, optimizer, batch["numbers"])
             loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
@@ -44,8 +43,7 @@ def main() -> None:
             if step % given.save_every == 0 and rank == 0:
                 states = {name: one.state_dict() for name, one in parts.items()}
                 save(path, states | {"step": step, "epoch": epoch})
-    if rank == 0:
-        work.record.end(data.loss(model))
+    work.end(model)
     dist.destroy_process_group()
 
 

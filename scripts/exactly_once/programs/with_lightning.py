@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from scripts.exactly_once.programs.recording import RATE, Work, loss_of
 
 work = Work("resume")
-given, record = work.given, work.record
+given = work.given
 
 
 class Module(lightning.LightningModule):  # type: ignore[misc]
@@ -23,19 +23,17 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer = work.model
-        self.place: tuple[Any, ...] = ()
+        self.numbers: list[int] = []
 
     def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
         """Return the loss."""
         work.compute()
-        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
-        rank, world = self.global_rank, self.trainer.world_size
-        self.place = rank, world, rate, batch["numbers"].tolist()
+        self.numbers = batch["numbers"].tolist()
         return loss_of(self.layer, batch)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Write down what this step trains."""
-        record.step(self.global_step + 1, *self.place)
+        work.step(self.global_step + 1, optimizer, self.numbers)
 
     def configure_optimizers(self) -> Any:
         """Return plain SGD, whose rate falls in a straight line."""
@@ -50,7 +48,7 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
 model = Module()
 loader = DataLoader(work.data, batch_size=given.batch, shuffle=True)
-keep = ModelCheckpoint(given.folder, every_n_train_steps=given.save_every, save_last="link")
+keep = ModelCheckpoint(work.folder, every_n_train_steps=given.save_every, save_last="link")
 trainer = lightning.Trainer(
     accelerator="cpu",
     devices=int(os.environ["LOCAL_WORLD_SIZE"]),
@@ -61,8 +59,7 @@ trainer = lightning.Trainer(
     logger=False,
     enable_progress_bar=False,
     enable_model_summary=False,
-    default_root_dir=given.folder,
+    default_root_dir=work.folder,
 )
 trainer.fit(model, loader, ckpt_path=given.resume or None, weights_only=False)
-if trainer.is_global_zero:
-    record.end(work.data.loss(model.layer))
+work.end(model.layer)

@@ -1,5 +1,6 @@
 """A tiny training on the CPU that says each second who trains with whom; it never ends itself."""
 
+import json
 import os
 import time
 import uuid
@@ -8,29 +9,30 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-FOLDER = Path(__file__).resolve().parent / "reports"
+FOLDER = Path(__file__).resolve().parent / "steps"
 PAUSE_S = 0.1  # the processors are for all nodes
 _EACH_S = 1.0
 
 
 class Report:
-    """Writes a line a second: the time, this process's group, its rank and how many there are."""
+    """Writes a step a second, with this process's group and rank, into a log of steps."""
 
     def __init__(self, rank: int = 0, world: int = 1) -> None:
         token = [uuid.uuid4().hex[:12]]
         if world > 1:
             dist.broadcast_object_list(token, src=0)
-        self._who = f"{token[0]} {rank} {world}"
+        self._world, self._group = world, json.dumps({"group": token[0], "rank": rank})
         FOLDER.mkdir(exist_ok=True)
         self._path = FOLDER / f"{os.environ.get('SLURMD_NODENAME', 'here')}.{os.getpid()}"
-        self._due_s = 0.0
+        self._due_s, self._done = 0.0, 0
 
     def step(self) -> None:
         """Take a note of a step."""
-        if time.time() >= self._due_s:
-            self._due_s = time.time() + _EACH_S
+        self._done += 1
+        if time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + _EACH_S
             with self._path.open("a") as file:
-                print(f"{time.time():.2f}", self._who, file=file)
+                print(time.monotonic(), self._world, self._done, self._group, file=file)
 
 
 def train(steps: int | None = None) -> None:

@@ -17,6 +17,7 @@ from bftrainer_slurm.controller.observe.reports import MOST_S, Loss, Report, Wor
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.statistics import Totals, goodput
 from bftrainer_slurm.model import ElementId
+from scripts.benchkit.steps import Step
 from scripts.exactly_once.account import account, in_the_model
 from tests.controller.worlds import ARRAY, NOW_S, cases
 
@@ -178,13 +179,13 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
     """20 steps of a second, of which 12 lie before a change that takes it back."""
     begin = 12 - again
     lives = {"first": range(12), "second": range(begin, 20)}
-    records: dict[str, list[dict[str, object]]] = {"0": []}
+    made: list[Step] = []
     work: Work | None = None
     begin_s = time_s = 1000.0
     for generation, (life, steps) in enumerate(lives.items(), start=1):
         for step in steps:
-            place = {"life": life, "step": step, "time_s": time_s, "world": 1, "rate": 1.0}
-            records["0"].append(place | {"numbers": [step]})
+            more = {"group": life, "rate": 1.0, "numbers": [step]}
+            made.append(Step(time_s, 1, step, more=more))
             report = Report(
                 *(time_s, time_s, step),
                 generation=generation,
@@ -194,7 +195,7 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
             )
             work = add_report(work, report, 0.0, -1.0)
             time_s += 1.0
-    told = account(*in_the_model(records), samples=20, epochs=1, loss=None)
+    told = account(*in_the_model(made), samples=20, epochs=1, loss=None)
     had = Totals(with_nodes_s=time_s - begin_s, first_s=begin_s, last_s=time_s)
     spent = goodput(work, had, begin_s, ended=True, now_s=time_s)
     assert told.again == again

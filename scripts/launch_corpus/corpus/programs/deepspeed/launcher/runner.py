@@ -20,3 +20,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 def main(args: list[str] | None = None) -> None:
     """Start the processes."""
     launch.main()
+
+
+if __name__ == "__main__":
+    main()
