@@ -21,8 +21,7 @@ _SHORT = ("-q", "--durations=30", "--maxfail=15")
 # Tests of what runs in jobs that depend most on torch's version. Other lanes run all of them, with
 # a newer torch.
 _OF_JOBS = (
-    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "torch_private")),
-    "tests/elastic/test_warm_fork_server.py",
+    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "torch_private", "warm_origin")),
     "tests/elastic/test_saving.py::test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed",
     "tests/elastic/test_saving.py::test_a_process_alone_needs_no_process_group",
 )
