@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
+from bftrainer_slurm.reader.stories import Allocation, allocations_of, open_history
 from scripts.benchkit.text import columns, table
 from scripts.demonstration.stream import Submitted
 
@@ -68,37 +69,34 @@ def summary_of(
     jobs = streams["with"]
     end_s = max(one.end_s or 0.0 for one in jobs)
     busy_s = sum(one.job.nodes * ((one.end_s or 0.0) - (one.start_s or 0.0)) for one in jobs)
-    with closing(sqlite3.connect(f"file:{history}?mode=ro", uri=True)) as database:
-        used = "SELECT total(max(0, min(coalesce(end_s, :end), :end) - max(start_s, :begin)))"
-        span = {"begin": begin_s, "end": end_s}
-        (used_s,) = database.execute(f"{used} FROM allocations", span).fetchone()
+    with open_history(history) as database:
+        had = {name: allocations_of(database, array) for name, (array, _) in trainers.items()}
         pauses = database.execute("SELECT seconds FROM rescales ORDER BY time_s").fetchall()
-        return Summary(
-            nodes=nodes,
-            seconds=end_s - begin_s,
-            idle_s=nodes * (end_s - begin_s) - busy_s,
-            trainers_s=used_s,
-            ordinary_start_delay_s={
-                name: [round(one.delay_s, 3) for one in stream] for name, stream in streams.items()
-            },
-            rescale_s=tuple(round(seconds, 3) for (seconds,) in pauses),
-            trainers=tuple(
-                _trainer(database, array, f"{name} ({array})", folder)
-                for name, (array, folder) in trainers.items()
-            ),
-        )
+    return Summary(
+        nodes=nodes,
+        seconds=end_s - begin_s,
+        idle_s=nodes * (end_s - begin_s) - busy_s,
+        trainers_s=sum(
+            max(0.0, min(one.end_s or end_s, end_s) - max(one.start_s, begin_s))
+            for one in chain.from_iterable(had.values())
+        ),
+        ordinary_start_delay_s={
+            name: [round(one.delay_s, 3) for one in stream] for name, stream in streams.items()
+        },
+        rescale_s=tuple(round(seconds, 3) for (seconds,) in pauses),
+        trainers=tuple(
+            _trainer(f"{name} ({array})", had[name], folder)
+            for name, (array, folder) in trainers.items()
+        ),
+    )
 
 
-def _trainer(database: sqlite3.Connection, array: int, name: str, folder: Path) -> TrainerResult:
-    counts = "count(*), total(how = 'shrank'), total(how = 'reclaimed')"
-    counted = database.execute(
-        f"SELECT {counts} FROM allocations WHERE array = ?", (array,)
-    ).fetchone()
+def _trainer(name: str, had: Sequence[Allocation], folder: Path) -> TrainerResult:
+    how = Counter(one.how for one in had)
     said = "".join(path.read_text(errors="replace") for path in folder.glob("slurm-*.out"))
     course = sorted((int(seen), float(right)) for seen, right in _SAID.findall(said))
     samples, accuracy = course[-1] if course else (0, None)
-    grew, shrank, reclaimed = map(int, counted)
-    return TrainerResult(name, samples, grew, shrank, reclaimed, accuracy)
+    return TrainerResult(name, samples, len(had), how["shrank"], how["reclaimed"], accuracy)
 
 
 def render(summary: Summary, stream: Sequence[Submitted]) -> str:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def _train(
     slow, made = fleet.folder / SLOW, list[tuple[float, str]]()
     fleet.start()
     for due, kind in changes:
-        fleet.wait(lambda due=due: _progress(fleet) >= due or fleet.over(), PATIENCE_S)
+        fleet.wait(partial(_is_due, fleet, due), PATIENCE_S)
         if fleet.over():
             break
         tell(f"{kind} at {_progress(fleet):,} samples")
@@ -93,6 +94,10 @@ def planned(changes: Sequence[tuple[float, str]]) -> list[tuple[float, float]]:
     """Return when each planned change came, and when the next change of any kind."""
     pairs = pairwise([*changes, (math.inf, "")])
     return [(time_s, end_s) for (time_s, kind), (end_s, _) in pairs if kind in PLANNED]
+
+
+def _is_due(fleet: Fleet, samples: float) -> bool:
+    return _progress(fleet) >= samples or fleet.over()
 
 
 def _progress(fleet: Fleet) -> int:

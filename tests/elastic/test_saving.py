@@ -16,9 +16,10 @@ import pytest
 from bftrainer_slurm.elastic import saving
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
+from scripts.benchkit.steps import Step
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import ARRAY, Agents, Step, started_agents, steps_in
+from tests.elastic.agents import ARRAY, Agents, started_agents, steps_in
 
 SCRIPT = Path(__file__).with_name("when_told.py")
 

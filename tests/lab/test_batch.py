@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from scripts.benchkit.steps import Step
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import Step, steps_in
+from tests.elastic.agents import steps_in
 
 pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.torch, pytest.mark.timeout(2400)]
 PATIENCE_S = 400  # a node that joins imports torch first, and all nodes are this host

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from scripts.benchkit.steps import Step
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.cli.documented import differences
-from tests.elastic.agents import Step, steps_in
+from tests.elastic.agents import steps_in
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(1500)]
 PATIENCE_S = 400  # a node that joins imports torch first, and all nodes are this host
