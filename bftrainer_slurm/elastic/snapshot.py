@@ -48,8 +48,8 @@ class Snapshot:
     """Keeps the state of ``parts``, by their names; it is the same on all ranks.
 
     Each has ``state_dict`` and ``load_state_dict``. All nodes copy it into memory after the same
-    step, about every ``every_s``; 0: so often that this takes 1 % of the time. Rank 0 writes it to
-    ``path`` every ``disk_every_s``, in a thread; outside a trainer that is all.
+    step, about every ``every_s``; 0: so often that this takes 1 % of the time. Rank 0 writes a copy
+    to ``path`` after each ``disk_every_s``, in a thread; outside a trainer that is all.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Snapshot:
         self._path, self._parts = Path(path) if path else None, parts
         self._every_s, self._disk_every_s = every_s, disk_every_s
         self._disk_due_s, self._begin_s = time.monotonic() + disk_every_s, 0.0
-        self._count, self._saved, self._place = 0, 0, None
+        self._count, self._saved, self._spent_s, self._place = 0, 0, 0.0, None
         self._next = 0.0 if VARIABLE in os.environ else math.inf  # the count at the next copy
         self._saved_s, self._wait_s, self._writer = -math.inf, math.inf, threading.Thread()
         self._local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -84,10 +84,12 @@ class Snapshot:
         step_s, late = since_s / (self._count - self._saved), since_s > 2 * self._wait_s
         self._save(now, now, copies or late)
         if copies:  # all nodes agree on the next step, as a copy on one holds up all
-            wait_s = self._every_s or (time.monotonic() - self._begin_s) / _SHARE
-            steps = int(wait_s / step_s) + 1 if self._slots else 0
+            took_s = time.monotonic() - self._begin_s  # the disk's copy, and what came before, too
+            wait_s = self._every_s or (self._spent_s + took_s) / _SHARE
+            steps, self._spent_s = int(wait_s / step_s) + 1 if self._slots else 0, -took_s
             steps, self._wait_s = max(_gathered((steps, wait_s)))
             self._next = self._count + (steps or math.inf)
+        self._spent_s += time.monotonic() - self._begin_s
 
     def load(self) -> Any:
         """Load the newest state that any rank has, else the disk's; return its place, or None.
@@ -114,8 +116,8 @@ class Snapshot:
 
     def _save(self, due: bool, wait: bool = False, copies: bool = False) -> None:
         memory = self._slots and self._local == 0 and (due or copies)
-        writes = _rank() == 0 and (due or time.monotonic() >= self._disk_due_s)
-        disk = self._path if writes else None
+        late = time.monotonic() >= self._disk_due_s and (memory or not self._slots)
+        disk = self._path if _rank() == 0 and (due or late) else None
         if not memory and not disk:
             return
         parts = {name: part.state_dict() for name, part in self._parts.items()}
@@ -175,8 +177,7 @@ class Snapshot:
             raise MemoryError(f"it takes {3 * size / 1e9:.1f} GB, {left / 1e9:.1f} GB are left")
         self._slots.reverse()
         image = _opened(self._slots[1], size)
-        if missing:  # its memory is allotted only once
-            self._begin_s = time.monotonic()
+        self._begin_s = time.monotonic() if missing else self._begin_s  # it is allotted only once
         return image
 
     def _fingerprint(self) -> int:
@@ -198,7 +199,7 @@ def _sample(parts: dict[str, Any]) -> str:
     """Return some of each weight and optimizer state; buffers may differ in DDP."""
     weights = [one.parameters() for one in parts.values() if isinstance(one, nn.Module)]
     states = [one.state_dict() for one in parts.values() if hasattr(one, "param_groups")]
-    found = [*itertools.chain(*weights), *_tensors_of(states)]
+    found = itertools.chain(*weights, _tensors_of(states))
     return repr([one.detach().reshape(-1)[:64].tolist() for one in found])
 
 
@@ -240,9 +241,8 @@ def _tensors_of(state: Any) -> list[Tensor]:
 
 def _texts_of(state: Any) -> bytearray:
     """Return all but its tensors' bytes. Raises TypeError: they could not be read without code."""
-    file = io.BytesIO()
     try:
-        torch.save(_mapped(state, lambda one: torch.empty_like(one, device="meta")), file)
+        torch.save(_mapped(state, lambda one: one.detach().to("meta")), file := io.BytesIO())
         torch.load(io.BytesIO(file.getvalue()), weights_only=True)
     except Exception as error:  # pickle's, or torch's
         raise TypeError("elastic.Snapshot keeps tensors and plain Python values only") from error

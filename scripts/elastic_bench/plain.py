@@ -43,7 +43,7 @@ def main() -> None:
     checkpoint, step, saved_s = folder / "checkpoint.pt", 0, time.monotonic()
     memory = given.keep == "memory"
     if memory:
-        snapshot = elastic.Snapshot(model=model, optimizer=optimizer)
+        snapshot = elastic.Snapshot(checkpoint, model=model, optimizer=optimizer)
         step = snapshot.load() or 0
     elif checkpoint.exists():
         time.sleep(checkpoint.stat().st_size / 1e6 / given.mb_per_s)

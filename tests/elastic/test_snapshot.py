@@ -181,6 +181,35 @@ def test_that_memory_is_allotted_is_no_part_of_that_time_and_that_it_is_opened_i
     assert [one > 0.9 for one in counts_from_s] == [True, True, False]
 
 
+def test_all_of_save_takes_one_percent_of_the_time_with_the_disk_and_the_waiting_for_others(
+    slots: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+
+    def taking(seconds: float, do: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*values: Any) -> Any:
+            nonlocal now_s
+            now_s += seconds
+            return do(*values)
+
+        return done
+
+    monkeypatch.setattr(of, "time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
+    training = Training(tmp_path / "checkpoint.pt", every_s=0)
+    training.step(0)
+    monkeypatch.setattr(of, "_packed", taking(0.2, of._packed))
+    monkeypatch.setattr(of, "_texts_of", taking(0.3, of._texts_of))  # twice, if the disk is due
+    monkeypatch.setattr(of, "_gathered", taking(0.1, of._gathered))
+    saving_s, begin_s = 0.0, now_s
+    for number in range(2000):
+        now_s += 1
+        from_s = now_s
+        training.snapshot.save(number)
+        saving_s += now_s - from_s
+        training.snapshot._wait()
+    assert 0.008 < saving_s / (now_s - begin_s) < 0.011
+
+
 def test_where_memory_is_short_one_line_says_so_and_the_disk_is_used(
     slots: list[Path],
     tmp_path: Path,

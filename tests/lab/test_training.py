@@ -59,18 +59,19 @@ class Training:
 
 
 @contextmanager
-def training(site: Site, nodes: str, before: str = "") -> Iterator[Training]:
+def training(site: Site, nodes: str, before: str = "", command: str = "") -> Iterator[Training]:
     folder = site.folder()
-    array = site.submit(batch_script(folder, before), nodes)
+    array = site.submit(batch_script(folder, before, command), nodes)
     try:
         yield Training(site, array, folder)
     finally:
         site.end(array)
 
 
-def batch_script(folder: Path, before: str = "") -> str:
+def batch_script(folder: Path, before: str = "", command: str = "") -> str:
     script = shutil.copy(REPO / "tests" / "elastic" / "ddp.py", folder / "train.py")
-    return f"#!/bin/bash\nexport OMP_NUM_THREADS=1\n{before}\nsrun torchrun {script} {folder}\n"
+    command = command or f"torchrun {script}"
+    return f"#!/bin/bash\nexport OMP_NUM_THREADS=1\n{before}\nsrun {command} {folder}\n"
 
 
 @contextmanager
@@ -98,6 +99,20 @@ def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None
         assert again.number > first.number
         assert trainer.agents().items() >= left.items()
         assert trainer.published["failures"] == 0
+
+
+@pytest.mark.nightly
+def test_tasks_of_srun_have_their_state_in_memory(site: Site) -> None:
+    """No file has it, and a node that joins has nothing of it yet."""
+    tests, python = REPO / "tests" / "elastic", site.stage.repo / ".venv" / "bin" / "python"
+    command = f"env SCRIPT=kept.py {python} -u {tests}/by_srun.py"
+    with training(site, "1-3", command=command) as trainer:
+        trainer.wait_for_world(3)
+        with site.taken(1) as since_s:
+            first = trainer.wait_for_world(2, since_s)
+            before = max(step.number for step in trainer.steps() if step.time_s < since_s)
+            assert before - 1 <= first.number
+        assert trainer.wait_for_world(3, first.time_s).number > first.number
 
 
 @pytest.mark.once
