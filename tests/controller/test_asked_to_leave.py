@@ -104,13 +104,10 @@ def test_where_the_budget_was_spent_before_it_was_ended() -> None:
     setting.what_was_begun_is_finished()
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_where_slurmctld_did_not_answer(restarts: bool) -> None:
+def test_where_slurmctld_did_not_answer() -> None:
     setting = Growing()
     setting.turn_in_vain()
     setting.the_other_goes()
-    if restarts:
-        setting.controller = setting.started()
     setting.what_was_begun_is_finished()
 
 

@@ -47,41 +47,24 @@ def test_an_explorer_takes_no_trainers_last_node(planner: PlanMaker) -> None:
     assert (len(setting.on()), len(setting.on(OTHER))) == (1, 1)
 
 
-def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> Setting:
-    """A trainer whose name is known for its curve, and for what growing has cost; on 2 of 4 nodes.
-
-    Its plans look 30 s ahead.
-    """
-    settings = Settings(queue_interval_s=0.25, forward_time_s=30.0)
-    setting = Setting(2, ARRAY, settings=settings)
+def test_where_growing_never_pays_a_trainer_stays_says_so_and_tries_again_after_a_while(
+    planner: PlanMaker,
+) -> None:
+    """Its name is known for its curve, and for what growing has cost; plans look 30 s ahead."""
+    setting = Setting(2, ARRAY, settings=Settings(queue_interval_s=0.25, forward_time_s=30.0))
     setting.planner = planner  # type: ignore[assignment]
-    job, at_s = Job("alice", "digits"), NOW_S - ago_s
+    job, at_s, known = Job("alice", "digits"), NOW_S - 60.0, Measurements(setting.history)
     for nodes, rate in ((1, 100.0), (2, 130.0), (4, 150.0)):
-        Measurements(setting.history).set_curve(
-            job, [Throughput(7, "samples", nodes, at_s, rate, 80.0)]
-        )
-    for seconds in rescales_s:
-        Measurements(setting.history).add_rescale(job, Rescale(True, at_s, seconds))
+        known.set_curve(job, [Throughput(7, "samples", nodes, at_s, rate, 80.0)])
+    for _ in range(3):
+        known.add_rescale(job, Rescale(True, at_s, 17.0))
     setting.controller = setting.started()
     setting.settle()
     setting.slurm.node_names += ["n3", "n4"]
     setting.settle()
-    return setting
-
-
-def test_one_rescale_that_hung_keeps_nobody_from_idle_nodes(planner: PlanMaker) -> None:
-    assert len(resubmitted(planner, 17.0).on()) == 4
-
-
-def test_where_growing_never_pays_a_trainer_stays_and_says_so(planner: PlanMaker) -> None:
-    setting = resubmitted(planner, 17.0, 17.0, 17.0)
     assert len(setting.on()) == 2
     plan: Any = setting.shown()["plan"]
     assert plan["limit"] == "cost"
-
-
-def test_after_a_while_it_tries_again_beside_idle_nodes(planner: PlanMaker) -> None:
-    setting = resubmitted(planner, 17.0, 17.0, 17.0)
     for _ in range(4):
         setting.turn(300)
     assert len(setting.on()) == 4

@@ -1,26 +1,55 @@
-"""On a real cluster: trainers that cannot have every node, and those that can have none."""
+"""On a real cluster: trainers that cannot have every node, those that can have none, and those that
+a site's job_submit.lua changes, or does not let the controller change.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.site import QUICK, Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.newest,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.timeout(1500),
+]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 RED = {"n1", "n2"}
+LUA = """
+function slurm_job_submit(job, partitions, user)
+  if job.name == "replaced" then job.comment = "account=x" end
+  if job.name == "audited" then job.comment = "audited " .. (job.comment or "") end
+  if job.name == "moved" then job.partition = "main" end
+  if job.name == "kept" then job.requeue = 0 end
+  if job.name == "shared" then job.shared = 1 end
+  if job.name == "licensed" then job.licenses = "home" end
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, record, partitions, user)
+  return (user == 0 or record.name ~= "locked") and slurm.SUCCESS or slurm.ERROR
+end
+"""
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=4, conf=["Licenses=matlab:2", "GresTypes=gpu"]) as running:
+    conf = ("Licenses=matlab:2,home:1000", "GresTypes=gpu")
+    with prepared_site(nodes=4, conf=conf) as made:
+        (made.lab.dir / "job_submit.lua").write_text(LUA)
+        with (made.lab.dir / "slurm.conf").open("a") as slurm_conf:
+            slurm_conf.write("JobSubmitPlugins=lua\n")
+        made.lab.run("scontrol", "reconfigure", user="root")
         for node in sorted(RED):
             has = ("AvailableFeatures=red", "ActiveFeatures=red", "Gres=gpu:a100:2")
-            running.lab.run("scontrol", "update", f"NodeName={node}", *has, user="root")
-        yield running
+            made.lab.run("scontrol", "update", f"NodeName={node}", *has, user="root")
+        with made.controlled(QUICK):
+            yield made
 
 
 def nodes_of(site: Site, array: int) -> set[str]:
@@ -88,3 +117,69 @@ def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Si
     site.lab.run("scancel", str(first))
     wait_until(lambda: f"it waits for another job (afterok:{first}(failed))" in says(site, array))
     assert_never_tried(site, array)
+
+
+# What the site changes.
+
+
+def named(site: Site, name: str) -> int:
+    return site.submit(IDLE, "1-2", f"--job-name={name}")
+
+
+def test_a_record_with_a_word_before_it_is_a_trainers(site: Site) -> None:
+    array = named(site, "audited")
+    wait_until(lambda: len(nodes_of(site, array)) == 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("replaced", "job_submit plugin replaces comments"), ("moved", "it is in partition main")],
+)
+def test_a_submission_that_the_site_changes_is_named(site: Site, name: str, said: str) -> None:
+    array = named(site, name)
+    wait_until(lambda: str(array) in site.controller.status()["malformed"])
+    assert f"job {array} is not a valid trainer" in site.controller.log.read_text()
+    for command in (("status",), ("show", str(array))):
+        done = site.run("bftrainer", *command, user="alice", check=False)
+        shown = " ".join((done.stdout + done.stderr).split())
+        assert f"job {array} is left alone: " in shown
+        assert said in shown
+    assert set(site.lab.squeue(array, "%t %r")) == {"PD JobHeldUser"}
+
+
+def test_a_site_that_refuses_changes_is_named(site: Site) -> None:
+    array = named(site, "locked")
+    wait_until(lambda: site.controller.trainer(array).get("why"))
+    said = "its slurm_job_modify has to let the controller's account change jobs"
+    assert said in site.controller.log.read_text()
+    for command in ("status", "show", "explain"):
+        words = (command,) if command == "status" else (command, str(array))
+        shown = site.run("bftrainer", *words, user="alice").stdout
+        assert said in " ".join(shown.split())
+    found = json.loads(site.run("bftrainer", "doctor", "--json", check=False).stdout)["findings"]
+    (finding,) = [one for one in found if one["check"] == "changes of jobs"]
+    assert finding["level"] == "change"
+    assert said in finding["found"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("shared", "it has lost --exclusive"), ("licensed", "licences (home)")]
+)
+def test_a_trainer_to_which_the_site_adds_what_keeps_it_from_nodes_waits_and_says_so(
+    site: Site, name: str, said: str
+) -> None:
+    array = named(site, name)
+    wait_until(lambda: said in (site.controller.trainer(array).get("why") or ""))
+    assert "the site's job_submit plugin did that" in site.run("bftrainer", "status").stdout
+    site.end(array)
+
+
+def test_a_trainer_that_the_site_forbids_to_be_requeued_comes_back_from_a_reclaim(
+    site: Site,
+) -> None:
+    array = named(site, "kept")
+    wait_until(lambda: len(nodes_of(site, array)) == 2)
+    with site.taken(4):
+        wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 2)
+    wait_until(lambda: len(nodes_of(site, array)) == 2)
+    site.end(array)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-import pytest
-
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import BackfillPass, WaitingJob
-from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from tests.controller.made_up_slurm import BACKFILL_S, MadeUpSlurm
 from tests.controller.setting import Planner
 from tests.controller.worlds import ARRAY, NOW_S, note, started
@@ -19,37 +14,24 @@ from tests.controller.worlds import ARRAY, NOW_S, note, started
 class Daemon:
     """A controller that turns whenever it is due, on a clock of tenths of a second."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.slurm = MadeUpSlurm(NOW_S, ["n1", "n2"])
         self.slurm.submit_(ARRAY, 1, 2, "0000000a")
         about = (self.slurm, Planner(), History(":memory:"), lambda: self.slurm.now_s)
-        self.controller = started(*about, settings or Settings())
+        self.controller = started(*about, settings)
 
     def hear(self, kind: NoteKind) -> None:
         self.controller.take([note(kind, self.slurm.now_s, array=4711)])
 
-    def run(self, seconds: float, hints: bool = False) -> list[float]:
+    def run(self, seconds: float) -> list[float]:
         """Let time pass; return when (seconds from now) it looked."""
         began_s, self.slurm.asked_ = self.slurm.now_s, []
         for tenth in range(1, round(10 * seconds) + 1):
             self.slurm.now_s = began_s + tenth / 10
-            if hints:
-                self.hear(NoteKind.SUBMITTED)
             if self.controller.schedule.is_due(self.slurm.now_s):
-                with suppress(SlurmUnavailableError):
-                    self.controller.turn()
+                self.controller.turn()
                 self.slurm.schedule()
         return [at_s - began_s for what, at_s in self.slurm.asked_ if what == "queue"]
-
-
-@pytest.mark.parametrize("hints", [False, True])
-def test_a_slurmctld_that_does_not_answer_is_asked_ever_less_often_whatever_is_heard(
-    hints: bool,
-) -> None:
-    daemon = Daemon()
-    daemon.run(60)
-    daemon.slurm.away = True
-    assert 5 <= len(daemon.run(120, hints)) <= 8
 
 
 def test_an_announced_job_is_seen_before_the_pass_that_may_serve_it() -> None:

@@ -167,17 +167,6 @@ def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over()
     assert (setting.told.ended, len(setting.on())) == ([ARRAY], 2)
 
 
-def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> None:
-    setting = at_work(2, ARRAY, 99)
-    setting.told.silent = True
-    setting.slurm.forget(99)
-    setting.turn()
-    setting.told.silent = False
-    setting.told.ended.clear()
-    setting.settle()
-    assert setting.told.ended == [99]
-
-
 def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives() -> None:
     setting = at_work(2)
     setting.controller.take(reports(setting, 100.0, 200.0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.loop import Controller
@@ -166,6 +166,7 @@ def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
     assert slurm.in_use("n1") == 7
 
 
+@settings(max_examples=40)
 @given(
     sizes=st.lists(
         st.tuples(st.sampled_from([0, 1, 2, 4, 8]), st.integers(1, 3)),

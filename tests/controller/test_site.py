@@ -22,16 +22,6 @@ pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.m
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 ENDLESS = 10**9
 PATIENCE_S = 500  # who trains imports torch first, and all nodes are this host
-NOTES_WORLDS = """
-import sys, time
-import torch.distributed as dist
-dist.init_process_group("gloo")
-if dist.get_rank() == 0:
-    print(dist.get_world_size(), file=open(sys.argv[1], "a"))
-while True:
-    dist.barrier()
-    time.sleep(0.2)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +61,6 @@ def samples_of(site: Site, array: int) -> float:
 def wait_for_more_samples(site: Site, array: int) -> None:
     before = samples_of(site, array)
     wait_until(lambda: samples_of(site, array) > before, PATIENCE_S)
-
-
-def worlds_in(file: Path) -> list[int]:
-    return list(map(int, file.read_text().split())) if file.exists() else []
 
 
 @pytest.fixture(scope="module")
@@ -254,16 +240,6 @@ def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
 
 
 @pytest.mark.once
-def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
-    array, folder = site.digits("1-2", 1_000)
-    wait_until(lambda: site.controller.trainer(array)["state"] == "finished", PATIENCE_S)
-    assert site.controller.trainer(array)["samples"] > 0
-    assert (folder / "checkpoint.pt").exists()
-    site.lab.wait_until_idle()
-    wait_until(lambda: set(site.lab.squeue(array, "%t")) <= {"CD", "CA"})
-
-
-@pytest.mark.once
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
     with digits(site, "1-3") as (array, folder):
         wait_for_more_samples(site, array)
@@ -287,24 +263,11 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
 
 
 @pytest.mark.once
-def test_a_trainer_with_sizes_trains_on_these_only_whatever_it_loses(site: Site) -> None:
-    folder = site.folder()
-    worlds, train = folder / "worlds", folder / "train.py"
-    train.write_text(NOTES_WORLDS)
-    batch = folder / "batch.sh"
-    batch.write_text(
-        "#!/bin/bash\n#SBATCH --bftrainer=sizes=1:2:4\nexport OMP_NUM_THREADS=1\n"
-        f"srun torchrun {train} {worlds}\n"
-    )
-    printed = site.run("bftrainer", "submit", "--json", batch, cwd=folder).stdout
-    array = int(json.loads(printed)["array"])
-    try:
-        wait_until(lambda: worlds_in(worlds)[-1:] == [4], PATIENCE_S)
+def test_a_trainer_with_sizes_has_one_of_these_whatever_it_loses(site: Site) -> None:
+    with trainer(site, "1-4", "--bftrainer=sizes=1:2:4") as array:
+        wait_until(lambda: nodes_of(site, array) == 4)
         with site.taken(1):  # three are left
-            wait_until(lambda: worlds_in(worlds)[-1] == 2, PATIENCE_S)
-        wait_until(lambda: worlds_in(worlds)[-1] == 4, PATIENCE_S)
-        assert set(worlds_in(worlds)) <= {1, 2, 4}
+            wait_until(lambda: nodes_of(site, array) == 2)
+        wait_until(lambda: nodes_of(site, array) == 4)
         said = site.run("bftrainer", "explain", str(array)).stdout
         assert "It trains on 1, 2 or 4 nodes only, as its user asked." in said
-    finally:
-        site.end(array)

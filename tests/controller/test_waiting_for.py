@@ -104,13 +104,13 @@ class Limited(Setting):
         self.slurm.grow = limited  # type: ignore[method-assign]
         self.submit(ARRAY, 4)
 
-    def turn(self, seconds: float = 60.0) -> None:
+    def turn(self, seconds: float = 180.0) -> None:
         had = len(self.on(99))
         super().turn(seconds)
         self.taken += len(self.on(99)) < had
 
     def hours(self, hours: float) -> None:
-        for _ in range(round(60 * hours)):
+        for _ in range(round(20 * hours)):
             self.turn()
 
 

@@ -60,6 +60,7 @@ class Inside:
 
         def sweep_now() -> None:
             now_s = self.loop.time()
+            self.registry._swept_s = now_s  # it has not stood still, however busy the machine is
             for session, seconds in zip(self.registry._sessions.values(), silent_s, strict=True):
                 session.heard_s = now_s - seconds
             self.registry._sweep()

@@ -62,9 +62,9 @@ def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up(
 def test_a_keeper_without_news_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "STILL_HERE_S", 0.1)
     with keeper_inside() as keeper:
-        stream = keeper.client.watch("", 0, silent_s=5)
+        stream = keeper.client.watch("", 0, silent_s=2)
         assert next(stream)[1] is None
-        later = threading.Timer(6, keeper.client.tell, [Note(NoteKind.SUBMITTED)])
+        later = threading.Timer(3, keeper.client.tell, [Note(NoteKind.SUBMITTED)])
         later.start()
         numbered = next(note for _, note in stream if note)
         later.join()

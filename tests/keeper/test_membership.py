@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer_slurm.keeper import registry
 from bftrainer_slurm.keeper.credentials import read_secret
-from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.keeper.home import own_secret
 from bftrainer_slurm.keeper.membership import (
     DroppedError,
     Membership,
@@ -22,7 +22,6 @@ from bftrainer_slurm.keeper.membership import (
 from bftrainer_slurm.keeper.messages import Change, Generation, Identity, Role
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NoteKind, ProtocolError
 from bftrainer_slurm.sizes import Sizes
-from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
 
@@ -112,22 +111,6 @@ def test_one_that_got_sigterm_is_released_at_once(keeper: Inside) -> None:
 def test_the_leave_of_who_is_no_member_is_done_at_once(keeper: Inside) -> None:
     assert keeper.client.part(12, [7, 8]) is True
     assert keeper.client.part(99, [1]) is True
-
-
-def test_a_loss_is_known_to_the_others_without_any_call(keeper: Inside) -> None:
-    members = [keeper.member(1), keeper.member(2)]
-    together(members)
-    members[0].close()
-    wait_until(lambda: members[1].change)
-    assert members[1].change == Change(planned=False, why="loss")
-
-
-def test_who_said_done_is_no_loss(keeper: Inside) -> None:
-    members = [keeper.member(1), keeper.member(2)]
-    together(members)
-    members[0].done()
-    wait_until(lambda: keeper_members(keeper) == 1)
-    assert members[1].change is None
 
 
 def test_done_is_said_even_as_the_connection_was_just_looked_after(
@@ -300,40 +283,6 @@ def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
     with pytest.raises(TimeoutError):
         member.wait_generation(0.3)
     member.done()
-
-
-@pytest.mark.torch
-def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Path) -> None:
-    find_or_start(tmp_path, "127.0.0.1:0")
-    running = Keeper(tmp_path)
-    members: list[Membership] = []
-    try:
-        running.client.own(12, 0, 3)
-        secret = running.secret(12)
-        members = [
-            Membership(running.address, Identity(12, task, f"n{task}", Role.AGENT), secret)
-            for task in range(3)
-        ]
-        for member in members:
-            member.start()
-        before = together(members)
-        running.kill()
-        find_or_start(tmp_path, "127.0.0.1:0")
-        running.client.own(12, 0, 3)
-        stream = running.client.watch("", 0)
-        next(stream)
-        note = next(note for _, note in stream if note is not None)
-        assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
-        assert all(member.change is None for member in members)
-        members[0].close()
-        wait_until(lambda: members[1].change and members[2].change)
-        after = together(members[1:], "change")
-        assert {one.number for one in after} == {before[0].number + 1}
-        assert {one.world for one in after} == {2}
-    finally:
-        for member in members:
-            member.close()
-        running.kill()
 
 
 def test_the_secret_is_for_its_owner_only(tmp_path: Path) -> None:

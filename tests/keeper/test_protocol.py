@@ -12,6 +12,7 @@ from bftrainer_slurm.keeper.protocol import (
     NumberedNote,
     ProtocolError,
     format_hint,
+    good_measures,
     parse_address,
     parse_hint,
     read_line,
@@ -99,3 +100,10 @@ def test_of_a_long_failure_the_end_is_told() -> None:
 def test_an_address_is_host_and_port(text: str) -> None:
     with pytest.raises(ProtocolError):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 1e15, 10**400, -(10**400), True, "1"]
+)
+def test_what_is_no_number_of_sensible_size_is_left_out(value: object) -> None:
+    assert good_measures({"samples": 3, "loss": value}) == (("samples", 3.0),)

@@ -558,29 +558,6 @@ def cut_off(world: World, processes: list[Process]) -> None:
     world.deliver()
 
 
-def test_members_that_were_all_cut_off_go_on_as_they_were() -> None:
-    world = started(2)
-    cut_off(world, world.processes)
-    world.wait_until(60.0)
-    back = rejoined(world, range(2), generation=1)
-    world.wait_until(1_000.0)
-    assert not any(process.inbox for process in back)
-
-
-def test_a_newcomer_that_is_first_when_all_can_be_heard_again_waits_for_those_who_train() -> None:
-    world = started(2)
-    world.run.want = 3
-    cut_off(world, world.processes)
-    world.wait_until(60.0)
-    newcomer = warm(world, 7)
-    world.wait_until(65.0)
-    first, _ = rejoined(world, range(2), generation=1)
-    hear_all(world)
-    assert first.change is not None
-    assert (first.change.planned, first.change.why) == (True, "join")
-    assert newcomer.waiting
-
-
 def test_who_does_not_come_back_after_all_were_cut_off_is_lost() -> None:
     world = started(2)
     cut_off(world, world.processes)

@@ -141,13 +141,6 @@ def test_a_turn_does_so_many_actions_and_leaves_the_rest_in_its_order() -> None:
     assert results.again_in_s == MOST_ACTIONS / 10, "10 requests a second at most"
 
 
-def test_what_was_left_is_done_at_the_next_turns() -> None:
-    slurm, left = site(), grows(2 * MOST_ACTIONS + 10)
-    for _ in range(3):
-        left = left[len(do(slurm, *left).done) :]
-    assert (left, len(slurm.asked_)) == ([], 2 * MOST_ACTIONS + 10)
-
-
 def test_commands_that_take_long_use_up_the_budget_too() -> None:
     results = do(site(takes_s=1.0), *grows(10))
     assert 0 < len(results.done) <= BUDGET_S + 1

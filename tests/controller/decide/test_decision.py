@@ -238,15 +238,6 @@ def test_the_problem_of_a_plan_is_in_the_history(tmp_path: Path) -> None:
     assert parse(past_problem(path, 1)) == deciding.planner.asked[-1]
 
 
-def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None:
-    deciding = Deciding()
-    odd = view(HELD, failing=None, over="why")
-    odd = replace(odd, state=replace(odd.state, cancelled_s="odd"))  # type: ignore[arg-type]
-    decision = deciding(odd, other(failed(0)))
-    assert Revive((ElementId(OTHER, 0),), "failed") in decision.actions
-    assert deciding.faults.why.keys() == {ARRAY}
-
-
 def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() -> None:
     late = view("pending", elements={0: released("n1", since_s=NOW_S - 1000)})
     decision = Deciding()(late)

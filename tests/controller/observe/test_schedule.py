@@ -68,11 +68,12 @@ def test_looks_that_no_hint_has_brought_hold_up_later_hints_for_a_moment_only() 
     assert schedule.due_s() == 320.0
 
 
-def test_where_slurm_does_not_answer_it_asks_less_and_less_often() -> None:
+def test_where_slurm_does_not_answer_it_asks_less_and_less_often_whatever_is_heard() -> None:
     schedule = Schedule(SETTINGS, 0.0)
     gaps = []
     for _ in range(8):
         schedule.failed(0.0)
+        schedule.hint(NoteKind.SUBMITTED, 0.0)
         gaps.append(schedule.due_s())
     assert gaps == [2, 4, 8, 16, 32, 60, 60, 60]
 

@@ -37,36 +37,6 @@ def meet(history: History, array: int, id_: str, time_s: float) -> str | None:
     return history.meet(replace(plain, record=replace(plain.record, id=id_)), time_s)[0]
 
 
-def test_allocations_are_counted_by_how_they_ended(path: Path) -> None:
-    history = History(path)
-    for how in ("shrank", "reclaimed", "reclaimed", "ended"):
-        history.begin_allocation(FIRST, "n1", 100.0)
-        history.end_allocation(FIRST, 110.0, how)
-    assert history.totals(12, NOW_S) == Totals(
-        *(4, 1, 2, 1), node_s=40.0, with_nodes_s=10.0, first_s=100.0, last_s=110.0
-    )
-
-
-def test_a_part_of_a_node_is_used_as_its_share(path: Path) -> None:
-    history = History(path)
-    history.begin_allocation(FIRST, "n1", 100.0, gpus=2, node_gpus=8)
-    history.begin_allocation(SECOND, "n2", 100.0)
-    history.end_allocation(FIRST, 180.0, "shrank")
-    history.begin_allocation(FIRST, "n3", 200.0, gpus=4, node_gpus=8)
-    had = history.totals(12, 220.0)
-    assert had.node_s == pytest.approx(80 / 4 + 120 + 20 / 2)
-    assert had.gpu_s == pytest.approx(80 * 2 + 20 * 4)
-
-
-def test_open_allocations_are_known_after_a_restart(path: Path) -> None:
-    before = History(path)
-    before.begin_allocation(FIRST, "n1", 100.0)
-    before.begin_allocation(SECOND, "n2", 100.0)
-    before.end_allocation(SECOND, 120.0, "ended")
-    before.close()
-    assert History(path).open_allocations() == {FIRST: ("n1", 100.0)}
-
-
 def test_what_is_old_is_forgotten_but_not_what_still_runs(path: Path) -> None:
     history = History(path)
     history.begin_allocation(FIRST, "n1", 100.0)
@@ -180,26 +150,6 @@ def test_a_history_of_another_version_is_refused_with_a_remedy(path: Path) -> No
         database.execute("PRAGMA user_version=99")
     with pytest.raises(HistoryError, match=r"another version \(99\); move it away"):
         History(path)
-
-
-def test_the_samples_of_the_last_progress_are_known_after_a_restart(path: Path) -> None:
-    before = History(path)
-    for number in (1, 2):
-        Measurements(before).add_progress(12, 100.0 * number, 5.0 * number)
-    before.close()
-    after = Measurements(History(path))
-    assert (after.samples(12), after.samples(13)) == ((10.0, 200.0), None)
-
-
-def test_a_trainer_that_is_over_is_so_after_a_restart(path: Path) -> None:
-    before = History(path)
-    assert meet(before, 12, "0000000a", 100.0) is None
-    before.end(12, "it fails")
-    before.close()
-    after = History(path)
-    assert meet(after, 12, "0000000a", 200.0) == "it fails"
-    assert meet(after, 12, "0000000a", 300.0) == "it fails"
-    assert meet(after, 13, "0000000a", 200.0) is None
 
 
 def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_first(

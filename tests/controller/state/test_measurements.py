@@ -6,7 +6,6 @@ What was learnt is kept by user and job name, and does not grow without bound.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -29,16 +28,6 @@ def look(number: int, array: int = ARRAY, nodes: int = 2) -> Throughput:
 
 def made() -> Measurements:
     return Measurements(History(":memory:"))
-
-
-def test_a_curve_is_there_for_the_next_job_of_that_user_and_name(tmp_path: Path) -> None:
-    before = History(tmp_path / "history.sqlite")
-    Measurements(before).set_curve(JOB, [look(1)])
-    before.close()
-    measurements = Measurements(History(tmp_path / "history.sqlite"))
-    assert measurements.throughputs(JOB) == [look(1)]
-    for other in (Job("bob", "digits"), Job("alice", "other")):
-        assert measurements.throughputs(other) == []
 
 
 def test_of_a_size_the_median_of_what_the_last_trainer_has_shown_is_kept() -> None:

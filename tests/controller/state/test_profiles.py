@@ -252,14 +252,6 @@ def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
     assert points[4]["rate"] == pytest.approx(400, rel=0.05)
 
 
-def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> None:
-    measurements = made()
-    profiles = Profiles(measurements)
-    train(profiles, view(array=1), 400.0)
-    profiles.records.clear()
-    assert curve(profiles, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
-
-
 def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     measurements = made()
     measurements.set_curve(JOB, [Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0)])

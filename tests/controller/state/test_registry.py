@@ -13,13 +13,13 @@ from bftrainer_slurm.controller.decide.eligibility import out_of_node_hours
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History, put
-from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
+from bftrainer_slurm.controller.state.phases import Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Totals
-from bftrainer_slurm.controller.state.trainer_state import change, release
+from bftrainer_slurm.controller.state.trainer_state import release
 from bftrainer_slurm.model import Element, ElementId, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
-from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, snapshot, trainer
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, snapshot, trainer
 
 FIRST = ElementId(ARRAY, 0)
 SETTINGS = Settings(bad_node_s=900)
@@ -62,16 +62,6 @@ def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     assert looking.history.open_allocations() == {FIRST: ("n1", NOW_S + 20)}
 
 
-def test_what_the_controller_has_ended_shrank() -> None:
-    looking = Looking()
-    looking.at(trainer(ON_N1))
-    state = looking.registry.views[0].state
-    looking.registry.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
-    looking.at(trainer(HELD))
-    totals = looking.totals
-    assert (totals.grew, totals.shrank, totals.node_s) == (1, 1, 10.0)
-
-
 def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
@@ -87,15 +77,6 @@ def test_a_stay_goes_on_over_a_restart_of_the_controller_since_when_slurm_tells(
     assert after.at(trainer(ON_N1)) == []
     assert after.totals.grew == 1
     assert after.registry.views[0].state.of(0).start_s == NOW_S
-
-
-def test_what_ended_while_no_controller_ran_has_ended() -> None:
-    before = Looking()
-    before.at(trainer(ON_N1))
-    after = Looking(before.history)
-    (ended,) = after.at(trainer(element(0, "delayed")))
-    assert isinstance(ended, Ended)
-    assert (ended.how, ended.node) == ("reclaimed", "n1")
 
 
 AWAY_S = 10 * 3600.0
@@ -152,16 +133,6 @@ def test_a_budget_of_node_hours_goes_on_over_a_night_without_a_controller() -> N
     spent_s = after.now_s + 3300
     out = out_of_node_hours(after.registry.views, after.history.totals, spent_s)
     assert "1 node-hours" in (out[ARRAY].over or "")
-
-
-def test_a_failure_counts_when_it_is_first_seen() -> None:
-    looking = Looking()
-    looking.at(trainer(ON_N1))
-    for _ in range(2):
-        looking.at(trainer(failed(0, "n1")))
-    failing = looking.registry.views[0].state.failing
-    assert failing is not None
-    assert (failing.count, failing.nodes) == (1, ("n1",))
 
 
 @pytest.mark.parametrize("restarted", [True, False])
@@ -245,16 +216,6 @@ def test_a_trainer_of_which_nothing_changed_is_not_looked_at_again() -> None:
     assert looking.registry.views[0] is before
 
 
-def test_it_is_where_an_ordinary_job_claims_its_node() -> None:
-    looking, same = Looking(), trainer(ON_N1)
-    looking.at(same)
-    looking.at(same, ordinary="n1")
-    assert looking.registry.views[0].surplus == (FIRST,)
-
-
-OTHER = 99
-
-
 def turn(faults: TrainerErrors, error: Exception | None, array: int = ARRAY) -> None:
     """Begin a turn, and do something for a trainer that raises this."""
     faults.begin()
@@ -267,21 +228,6 @@ def test_a_trainer_that_cannot_be_handled_is_named_with_the_reason() -> None:
     faults = TrainerErrors()
     turn(faults, ValueError("its comment"))
     assert faults.why == {ARRAY: "the controller cannot handle it: ValueError: its comment"}
-
-
-def test_each_turn_it_gets_another_chance() -> None:
-    faults = TrainerErrors()
-    turn(faults, ValueError("its comment"))
-    turn(faults, None)
-    assert faults.why == {}
-
-
-def test_several_may_be_at_fault_in_one_turn() -> None:
-    faults = TrainerErrors()
-    turn(faults, ValueError("its comment"))
-    with faults.of(OTHER):
-        raise KeyError("its task")
-    assert faults.why.keys() == {ARRAY, OTHER}
 
 
 def test_what_is_wrong_with_slurm_is_nobodys_fault() -> None:
