@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Ev
 from bftrainer_slurm.controller.state.power import PowerSaving
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Node, WaitingJob
+from bftrainer_slurm.model import ElementState, Node, WaitingJob
 from bftrainer_slurm.planner.survival import Survival
 
 _CHANGES_COUNTED = 50.0  # the mean gap is over about this many changes
@@ -60,6 +60,7 @@ class Holes:
     def __init__(self, history: History) -> None:
         self._spans = Spans(history, "holes")
         self._survival = Survival()
+        self._before_s = history.looked_s()  # when the previous controller last looked
         # When the hole of each node began. Nodes are in the order in which Slurm allocates them.
         self.since_s: Mapping[str, float] = self._spans.open()
         self._last_s = math.inf  # time of the last look
@@ -69,7 +70,10 @@ class Holes:
 
     def update(self, snapshot: Snapshot) -> None:
         """Compare the holes with a new snapshot."""
-        now_s, since_s = snapshot.time_s, self.since_s
+        now_s = snapshot.time_s
+        if math.isinf(self._last_s) and now_s - self._before_s > _UNSEEN_S:
+            self._end_unseen(snapshot)
+        since_s = self.since_s
         order = sorted(snapshot.in_holes, key=snapshot.nodes.rank.__getitem__)
         gone, new = since_s.keys() - snapshot.in_holes, snapshot.in_holes - since_s.keys()
         self._spans.change(ended=gone, began=new, time_s=now_s)
@@ -78,6 +82,27 @@ class Holes:
         # If the clock was set back, a hole would begin in the future.
         self.since_s = {node: min(since_s.get(node, now_s), now_s) for node in order}
         self._last_s = now_s
+
+    def _end_unseen(self, snapshot: Snapshot) -> None:
+        """End the holes that no controller has watched: where a job began, as far as Slurm says.
+
+        The others end when they were last seen, but not under an element that was there all along.
+        """
+        before_s = self._before_s
+        stay = {
+            one.node
+            for trainer in snapshot.queue.trainers
+            for one in trainer.elements
+            if one.state is ElementState.RUNNING and not one.gpus
+            if one.start_s is not None and one.start_s <= before_s
+        }
+        began_s = dict[str, float]()
+        for run in snapshot.queue.ordinary_runs:
+            began_s |= {node: min(run.start_s, began_s.get(node, math.inf)) for node in run.nodes}
+        for node in self.since_s.keys() - stay:
+            end_s = max(before_s, began_s.get(node, before_s))
+            self._spans.change(ended=(node,), began=(), time_s=end_s)
+        self.since_s = {node: self.since_s[node] for node in self.since_s if node in stay}
 
     def life_s(self, snapshot: Snapshot) -> Mapping[str, float]:
         """Return how many more seconds the hole of each node is expected to last.

@@ -9,9 +9,9 @@ import pytest
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import Holes, Spans
-from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.model import NodeState, Reservation, WaitingJob
-from tests.controller.worlds import NOW_S, node, snapshot
+from bftrainer_slurm.controller.state.history import History, put
+from bftrainer_slurm.model import NodeState, OrdinaryRun, Reservation, WaitingJob
+from tests.controller.worlds import NOW_S, element, node, snapshot, trainer
 
 NODES = tuple(node(name) for name in ("n1", "n2", "n3", "n4"))
 
@@ -55,6 +55,28 @@ def test_a_hole_that_lasts_over_a_restart_keeps_its_age() -> None:
     watching(seen(0), history=history)
     watching(seen(500, "n1"), history=history)
     assert Spans(history, "holes").open() == dict.fromkeys(("n2", "n3", "n4"), NOW_S)
+
+
+def test_a_hole_that_nobody_has_watched_ends_when_a_job_began_or_when_it_was_last_seen() -> None:
+    history = History(":memory:")
+    watching(seen(0, "n5"), history=history)
+    history.write(put("watches", NOW_S - 60, NOW_S + 30))
+    ours = trainer(
+        element(0, "running n3", start_s=NOW_S + 20), element(1, "running n4", start_s=NOW_S + 900)
+    )
+    back = seen(3600, "n1", "n2")
+    runs = (OrdinaryRun(("n1",), NOW_S + 600), OrdinaryRun(("n2",), NOW_S - 600))
+    queue = replace(back.queue, trainers=(ours,), ordinary_runs=runs)
+    watching(replace(back, queue=queue), history=history)
+    assert history.read(
+        "SELECT node, start_s - ?1, end_s - ?1 FROM holes ORDER BY 1, 2", NOW_S
+    ) == [
+        ("n1", 0, 600),  # as Slurm says
+        ("n2", 0, 30),  # it knows nothing of the job that took it
+        ("n3", 0, None),  # an element had it all the time
+        ("n4", 0, 30),
+        ("n4", 3600, None),
+    ]
 
 
 def test_nodes_that_are_always_taken_first_are_expected_to_go_first() -> None:
