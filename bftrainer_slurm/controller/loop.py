@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import MOST_ACTIONS, execute
-from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
+from bftrainer_slurm.controller.act.groups import SILENT_S, Gone, Groups
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, elements_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import StandingPlan
@@ -27,7 +27,7 @@ from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Event, Phase
+from bftrainer_slurm.controller.state.phases import VACATES, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import REST_S, TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
@@ -224,21 +224,20 @@ class Controller:
         deps, registry = self.deps, self.registry
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
         kept = arrays - registry.replaced
-        gone = [one for one in registry.gone if isinstance(one, int) or one.array in arrays]
-        if not deps.groups.report_gone(gone, lambda one: self._is_back(one, kept)):
+        if not deps.groups.report_gone(registry.gone, lambda one: self._is_back(one, kept)):
             self.schedule.look_by(now_s + SILENT_S)
         registry.gone.clear()
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.forget_old(now_s, arrays)
 
-    def _is_back(self, gone: ElementId | int, kept: frozenset[int]) -> bool:
-        """Whether the report is not needed: the element is back, or its whole trainer is gone."""
+    def _is_back(self, gone: Gone, kept: frozenset[int]) -> bool:
+        """Whether a report may be wrong by now, or is not needed as the whole trainer is gone."""
         if isinstance(gone, int):
             return gone in kept
-        view, back = self.registry.view(gone.array), (Phase.RELEASED, *OCCUPIES)
-        there = view is not None and view.state.of(gone.task).phase in back
-        return there or gone.array not in kept
+        (array, task), node = gone
+        view = self.registry.view(array)
+        return array not in kept or (view is not None and view.state.of(task).may_be_on(node))
 
     def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
         """Record how long trainers pause, if their nodes differ from ``before``."""
@@ -300,8 +299,11 @@ class Controller:
             reported = self.registry.reported(view.trainer)
             state = self._members.take(view, reported, numbered, now_s)
             self.registry.put({view.array: state})
-            ends = note.kind in (NoteKind.LEFT, NoteKind.CUT) and state is not view.state
-            if ends or note.kind is NoteKind.FAILED:
+            cut = note.kind is NoteKind.CUT
+            if cut and note.node and not state.of(note.task).may_be_on(note.node):
+                self.registry.gone.append((ElementId(note.array, note.task), note.node))
+            left = note.kind is NoteKind.LEFT and state is not view.state
+            if cut or left or note.kind is NoteKind.FAILED:
                 self.schedule.hint(note.kind, now_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:

@@ -55,6 +55,7 @@ class Away:
     def engage(self, task: int, role: Role, now_s: float, node: str = "") -> None:
         """A task took part, and there is no connection to it."""
         absent = self._absent.setdefault(task, _Absent(node, set(), -1, math.inf))
+        absent.node = node or absent.node  # it is where it was heard last
         absent.roles.add(role)
         absent.due_s = min(absent.due_s, now_s + CUT_S)
 
@@ -79,9 +80,11 @@ class Away:
         if absent is not None and (stands or (said.step < 0 <= absent.step)):
             self.back(task, Role.AGENT)
 
-    def gone(self, task: int) -> None:
-        """Slurm says that a task is gone, or it takes part no more."""
-        if self._absent.pop(task, None) is not None:
+    def gone(self, task: int, node: str = "") -> None:
+        """A task takes part no more, or Slurm says that it is gone from this node."""
+        absent = self._absent.get(task)
+        if absent is not None and (not node or absent.node in ("", node)):
+            del self._absent[task]
             self.out.append(Note(NoteKind.BACK, self.array, task))
         if not self._absent:
             self._said.clear()

@@ -117,13 +117,14 @@ class Batches:
             self.away.lost(one.who, now_s)
         self.tick(now_s)
 
-    def lose_task(self, task: int, now_s: float) -> None:
-        """Slurm says that a task is gone."""
+    def lose_task(self, task: int, node: str, now_s: float) -> None:
+        """Slurm says that a task is gone from a node."""
         if self._told is not None and self._told[0] == task:
             self._told = None  # the controller has forgotten it too
-        for one in [one for one in self.elements.values() if one.task == task]:
-            del self.elements[one.key]
-            self.out.append(HangUp(one.key))
+        for one in [*self.elements.values()]:
+            if (one.task, one.who.node) == (task, node):
+                del self.elements[one.key]
+                self.out.append(HangUp(one.key))
         self.tick(now_s)
 
     def tick(self, now_s: float) -> None:

@@ -118,9 +118,9 @@ class KeeperClient:
         """
         return self._ask(messages.Part(array, tuple(tasks)), max(self.timeout_s, _PART_TIMEOUT_S))
 
-    def lost(self, array: int, task: int) -> None:
-        """Say that Slurm has ended this task (controller only)."""
-        self._ask(messages.Lost(array, task))
+    def lost(self, array: int, task: int, node: str) -> None:
+        """Say that Slurm has ended this task on this node (controller only)."""
+        self._ask(messages.Lost(array, task, node))
 
     def publish(self, status: dict[str, Any]) -> None:
         """Send the keeper the status that users are shown (controller only)."""

@@ -333,10 +333,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Slurm has ended this task."""
+    """Slurm has ended this task on this node; it may be on another one by now."""
 
     array: int
     task: int
+    node: Name
 
 
 @dataclass(frozen=True, slots=True)

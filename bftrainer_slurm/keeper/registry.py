@@ -183,10 +183,10 @@ class Registry:
             await asyncio.sleep(LOOK_S)
         return True
 
-    def lost(self, array: int, task: int) -> None:
-        """Slurm says that a task is gone."""
-        self._tell(Note(NoteKind.BACK, array, task))
-        self._in_run(self._known(array), lambda run: run.lose_task(task, _now_s()))
+    def lost(self, array: int, task: int, node: str) -> None:
+        """Slurm says that a task is gone from a node."""
+        self._tell(Note(NoteKind.BACK, array, task, node))
+        self._in_run(self._known(array), lambda run: run.lose_task(task, node, _now_s()))
 
     def told(self, array: int, what: str) -> None:
         """The controller says that the trainer begins, has finished, or that its run has ended."""

@@ -239,12 +239,13 @@ class Rendezvous:
             member.leaving = True
         self._look(now_s)
 
-    def lose_task(self, task: int, now_s: float) -> None:
-        """Slurm says that this task is gone."""
+    def lose_task(self, task: int, node: str, now_s: float) -> None:
+        """Slurm says that this task is gone from a node; elsewhere it goes on."""
         for member in self._of((task,)):
-            self._drop(member, "Slurm says that this element has ended", now_s)
-        self.away.gone(task)
-        self.batches.lose_task(task, now_s)
+            if member.identity.node == node:
+                self._drop(member, "Slurm says that this element has ended", now_s)
+        self.away.gone(task, node)
+        self.batches.lose_task(task, node, now_s)
         self._look(now_s)
 
     def end(self) -> None:

@@ -150,8 +150,8 @@ class Keeper:
                 self.registry.told(array, what)
             case messages.Part(array, tasks):
                 done = await self.registry.part(array, set(tasks))
-            case messages.Lost(array, task):
-                self.registry.lost(array, task)
+            case messages.Lost(array, task, node):
+                self.registry.lost(array, task, node)
             case messages.Publish(length):
                 await self._take_status(length, reader)
             case messages.Watch(identity, after):

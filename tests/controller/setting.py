@@ -58,7 +58,7 @@ class Told(Groups):
 
     owned: list[tuple[int, str, int]] = field(default_factory=list)
     parted: list[tuple[int, list[int]]] = field(default_factory=list)
-    gone: list[ElementId] = field(default_factory=list)
+    gone: list[tuple[ElementId, str]] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     silent: bool = False
 
@@ -83,8 +83,8 @@ class Told(Groups):
         self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]
         return {}
 
-    def lost(self, element: ElementId) -> bool:
-        self.gone += [] if self.silent else [element]
+    def lost(self, element: ElementId, node: str) -> bool:
+        self.gone += [] if self.silent else [(element, node)]
         return not self.silent
 
     def end(self, array: int) -> bool:

@@ -46,11 +46,12 @@ def test_one_that_is_heard_again_before_that_stays() -> None:
     assert setting.on() == setting.before
 
 
-def test_one_that_was_cut_off_on_another_node_stays() -> None:
+def test_one_that_was_cut_off_on_another_node_stays_and_the_keeper_waits_no_more() -> None:
     setting = CutOff()
     setting.hears(NoteKind.CUT, "n9")
     setting.settle()
     assert setting.on() == setting.before
+    assert setting.told.gone == [(ElementId(ARRAY, setting.task), "n9")]
 
 
 def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:

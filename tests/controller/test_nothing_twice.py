@@ -116,9 +116,24 @@ def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> Non
     setting.told.silent = False
     seconds = setting.controller.schedule.due_s() - setting.now_s
     setting.turn(seconds)
-    assert (seconds <= 5, setting.told.gone) == (True, [ElementId(ARRAY, task)])
+    assert (seconds <= 5, setting.told.gone) == (True, [(ElementId(ARRAY, task), "n2")])
     setting.settle()
     assert len(setting.told.gone) == 1
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_what_was_moved_while_no_controller_worked_has_left_just_its_first_node(
+    moved: bool,
+) -> None:
+    setting = at_work(2, most=1)
+    ((node, task),) = setting.on().items()
+    (other,) = {"n1", "n2"} - {node}
+    setting.now_s += 3600
+    on = other if moved else node
+    setting.slurm.put_(element(task, "running", on, start_s=setting.now_s))
+    setting.controller = setting.started()
+    setting.settle()
+    assert setting.told.gone == ([(ElementId(ARRAY, task), node)] if moved else [])
 
 
 def test_what_is_gone_is_told_though_the_look_that_saw_it_has_failed(
@@ -126,7 +141,7 @@ def test_what_is_gone_is_told_though_the_look_that_saw_it_has_failed(
 ) -> None:
     setting = at_work(3, ARRAY, 99, most=3)
     (own, *_) = setting.on()
-    lost = ElementId(ARRAY, setting.on()[own])
+    lost = ElementId(ARRAY, setting.on()[own]), own
     setting.slurm.start_ordinary_(own)
     setting.slurm.forget(99)
     setting.told.ended.clear()
@@ -226,7 +241,7 @@ def test_a_suspended_element_does_not_run_and_its_node_is_nobodys() -> None:
     assert setting.shown()["nodes"] == sorted(setting.on())
     assert "n2" not in {*setting.on(), *setting.on(99)}
     assert "suspended on n2" in str(setting.shown()["notice"])
-    assert ElementId(ARRAY, one) not in setting.told.gone
+    assert ElementId(ARRAY, one) not in dict(setting.told.gone)
     assert setting.shown()["reclaimed"] == 0
     setting.slurm.put_(element(one, "running n2", start_s=setting.now_s))
     setting.settle()

@@ -144,7 +144,7 @@ class Trainer:
         os.killpg(self.running[task].pid, signal.SIGKILL)
         self.running.pop(task).wait()
         with contextlib.suppress(KeeperError):
-            self.keeper.client.lost(7, task)
+            self.keeper.client.lost(7, task, f"n{task}")
 
     def code(self, task: int) -> int:
         return self.running.pop(task).wait(120)

@@ -54,7 +54,7 @@ class Cuttable:
         """Slurm has ended them, and the controller says so."""
         for task in tasks:
             self.agents.kill(task)
-            self.agents.keeper.client.lost(ARRAY, task)
+            self.agents.keeper.client.lost(ARRAY, task, f"n{task}")
 
     def says(self, task: int, words: str) -> bool:
         """Whether a node's log has these words."""

@@ -140,7 +140,7 @@ class World:
         """Slurm has ended its element, and says so."""
         process.alive = process.connected = False
         self._forget(process.identity.task)
-        self.run.lose_task(process.identity.task, self.now_s)
+        self.run.lose_task(process.identity.task, process.identity.node, self.now_s)
         self.deliver()
 
     def _forget(self, task: int) -> None:

@@ -67,7 +67,7 @@ class Site:
 
     def gone(self, *tasks: int) -> None:
         for task in tasks:
-            self.run.lose_task(task, self.now_s)
+            self.run.lose_task(task, f"n{task}", self.now_s)
         self.take()
 
     def waits(self, seconds: float) -> None:
@@ -126,6 +126,15 @@ def test_no_group_begins_while_all_of_another_one_cannot_be_heard() -> None:
     assert not site.told(3, Generation)
     site.gone(2)
     assert site.told(3, Generation)
+
+
+def test_nor_if_slurm_says_that_they_have_left_other_nodes() -> None:
+    site = trained(1)
+    site.cut(1)
+    site.agent(3)
+    site.run.lose_task(1, "n9", site.now_s)
+    site.waits(10_000.0)
+    assert not site.told(3, Generation)
 
 
 def test_who_waits_is_told_once_for_whom_and_what_comes_next() -> None:

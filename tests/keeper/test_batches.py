@@ -41,8 +41,8 @@ class World:
 
     def gone(self, task: int) -> None:
         """Slurm says so."""
-        self.away.gone(task)
-        self.batches.lose_task(task, self.now_s)
+        self.away.gone(task, f"n{task}")
+        self.batches.lose_task(task, f"n{task}", self.now_s)
 
     def trains(self, task: int, step: int = 0) -> None:
         self.members[1000 + task] = Identity(7, task, f"n{task}", Role.AGENT, step=step)

@@ -90,7 +90,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Slurm has ended it, and says so."""
         one.alive = one.known = one.connected = False
         self.engaged = self.engaged.without(one.task)
-        self.run.lose_task(one.task, self.now_s)
+        self.run.lose_task(one.task, f"n{one.task}", self.now_s)
         self.deliver()
 
     @rule()

@@ -115,7 +115,7 @@ def test_what_only_the_controller_may_needs_its_token(keeper: Inside, token: str
         lambda: next(stranger.watch("", 0)),
         lambda: stranger.own(12, 0, 1),
         lambda: stranger.part(12, [1]),
-        lambda: stranger.lost(12, 1),
+        lambda: stranger.lost(12, 1, "n1"),
         lambda: stranger.end_run(12),
         lambda: stranger.finish(12),
         lambda: stranger.begin(12),

@@ -138,7 +138,7 @@ def test_done_is_said_even_as_the_connection_was_just_looked_after(
 def test_a_member_that_slurm_says_is_gone_is_told_so_and_may_join_anew(keeper: Inside) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)
-    keeper.client.lost(12, 1)
+    keeper.client.lost(12, 1, "n1")
     wait_until(lambda: members[0].change)
     with pytest.raises(DroppedError):
         members[0].wait_generation(1)

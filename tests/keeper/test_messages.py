@@ -69,7 +69,7 @@ FROM_CONTROLLER: list[tuple[FromController, str]] = [
     ),
     (messages.Tell(12, "ended"), '{"tell":{"array":12,"what":"ended"}}'),
     (messages.Part(12, (0, 1)), '{"part":{"array":12,"tasks":[0,1]}}'),
-    (messages.Lost(12, 1), '{"lost":{"array":12,"task":1}}'),
+    (messages.Lost(12, 1, "n1"), '{"lost":{"array":12,"task":1,"node":"n1"}}'),
     (messages.Publish(2), '{"publish":{"length":2}}'),
     (messages.Watch("ab", 7), '{"watch":{"identity":"ab","after":7}}'),
     (messages.Show("all", 5), '{"show":{"what":"all","since_s":5}}'),

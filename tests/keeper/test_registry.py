@@ -408,13 +408,13 @@ def test_who_took_part_before_this_keeper_is_waited_for_while_slurm_runs_it(
 ) -> None:
     keeper.client.own(12, os.getuid(), 1, ANY, Engaged(5, frozenset(range(1, 120)), leader=3))
     for task in range(1 + there, 120):
-        keeper.client.lost(12, task)
+        keeper.client.lost(12, task, f"n{task}")
     waits = keeper.member(200)
     waits.ready("new")
     if there:
         with pytest.raises(TimeoutError):
             waits.wait_generation(3)
-        keeper.client.lost(12, 1)
+        keeper.client.lost(12, 1, "n1")
     assert waits.wait_generation(120).number == 6
 
 

@@ -233,10 +233,18 @@ def test_survivors_go_on_without_waiting_for_anything() -> None:
 
 def test_a_task_that_slurm_says_is_gone_is_lost() -> None:
     world = started(2)
-    world.run.lose_task(1, world.now_s)
+    world.run.lose_task(1, "n1", world.now_s)
     world.deliver()
     hear_all(world)
     assert world.processes[1].change == Change(planned=False, why="loss")
+
+
+def test_but_not_one_that_is_on_another_node_by_then() -> None:
+    world = started(2)
+    world.run.lose_task(1, "n9", world.now_s)
+    world.deliver()
+    hear_all(world)
+    assert [one.change for one in world.processes] == [None, None]
 
 
 def test_who_is_not_ready_five_minutes_after_the_first_was_is_dropped() -> None:

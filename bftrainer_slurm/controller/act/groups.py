@@ -11,6 +11,7 @@ import pwd
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeAlias
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.messages import NOBODY, Engaged
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 SILENT_S = 5.0  # no messages this long to a keeper that did not answer: the loop must go on
 _AT_ONCE = 128
 _PATIENCE_S = 2.0  # as long as the keeper waits for elements to leave
+Gone: TypeAlias = tuple[ElementId, str] | int  # an element from a node, or a trainer (its array)
 
 
 class Groups:
@@ -41,7 +43,7 @@ class Groups:
         self._clock = clock
         self._announced: dict[int, tuple[object, ...]] = {}  # to which keeper, and what, by array
         self._uids: dict[str, int | None] = {}  # None: this host did not know the user yet
-        self._undelivered: list[ElementId | int] = []  # gone elements and trainers, not sent yet
+        self._undelivered: list[Gone] = []
         self._silent_until_s = float("-inf")
 
     def own(
@@ -94,22 +96,20 @@ class Groups:
                 failed.setdefault(array, []).extend(tasks)
         return failed
 
-    def lost(self, element: ElementId) -> bool:
-        """Report that an element has left unexpectedly; return whether the report arrived."""
-        array, task = element.array, element.task
-        return self._send(lambda keeper: keeper.lost(array, task), f"that {element} is lost")
+    def lost(self, element: ElementId, node: str) -> bool:
+        """Report that an element has left this node; return whether the report arrived."""
+        array, task = element
+        what = f"that {element} has left {node}"
+        return self._send(lambda keeper: keeper.lost(array, task, node), what)
 
-    def report_gone(
-        self, new: Iterable[ElementId | int], back: Callable[[ElementId | int], bool]
-    ) -> bool:
-        """Report elements and trainers (arrays) that are gone; return whether all reports arrived.
+    def report_gone(self, new: Iterable[Gone], wrong: Callable[[Gone], bool]) -> bool:
+        """Report who is gone, unless that is ``wrong`` by now; return whether all reports arrived.
 
-        Earlier reports that did not arrive are sent again, unless ``back`` says that the element or
-        trainer has returned.
+        Those that did not arrive are sent again.
         """
-        gone = dict.fromkeys([*(one for one in self._undelivered if not back(one)), *new])
+        gone = [one for one in dict.fromkeys([*self._undelivered, *new]) if not wrong(one)]
         self._undelivered = [
-            one for one in gone if not (self.end(one) if isinstance(one, int) else self.lost(one))
+            one for one in gone if not (self.end(one) if isinstance(one, int) else self.lost(*one))
         ]
         return not self._undelivered
 

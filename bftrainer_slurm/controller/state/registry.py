@@ -114,8 +114,8 @@ class TrainerRegistry:
 
     ``bad`` finds nodes that trainers should avoid; ``unhandled_nodes`` are nodes of trainers that
     cannot be handled. ``replaced`` trainers have the array id of an earlier trainer.
-    ``measurements`` is what trainers have written to the history file. ``gone`` are elements that
-    have ended, and trainers, that the keeper has not been told of, though a look may have failed.
+    ``measurements`` is what trainers have written to the history file. ``gone`` are elements, with
+    the nodes that they have left, and trainers, of which the keeper has not been told yet.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class TrainerRegistry:
         self.unhandled_nodes: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
         self.measurements = Measurements(history)
-        self.gone: list[ElementId | int] = []
+        self.gone: list[tuple[ElementId, str] | int] = []
         self._history = history
         self._rest_s = rest_s
         self._errors = errors
@@ -294,11 +294,7 @@ class TrainerRegistry:
         return record
 
     def _write(self, events: Sequence[Event], snapshot: Snapshot) -> None:
-        ends = {one.element: one for one in events if isinstance(one, Ended)}
-        last = {one.element: one for one in events}
-        self.gone += (  # but not who is back on its node: the keeper would drop it
-            one for one, end in ends.items() if last[one] is end or last[one].node != end.node
-        )
+        self.gone += ((one.element, one.node) for one in events if isinstance(one, Ended))
         for event in events:
             if isinstance(event, Began):
                 node = snapshot.shared.get(event.node)

@@ -102,7 +102,7 @@ def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(keeper: 
 def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
     keeper.silent = True
     for array in range(100):
-        keeper.groups.lost(ElementId(array, 0))
+        keeper.groups.lost(ElementId(array, 0), "n0")
     assert keeper.asked == 1
     keeper.clock.now_s = 60.0
     keeper.groups.end(ARRAY)
@@ -110,13 +110,13 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
 
 
 def test_who_is_gone_is_told_until_the_keeper_hears_it_or_they_are_back(keeper: Keeper) -> None:
-    lost, gone = [ElementId(ARRAY, task) for task in range(3)], [7, 8]
+    lost, gone = [(ElementId(ARRAY, task), f"n{task}") for task in range(3)], [7, 8]
     back = {lost[1], 8}
     keeper.silent = True
-    assert not keeper.groups.report_gone([*lost, *gone], back.__contains__)
+    assert not keeper.groups.report_gone([*lost, *gone], set().__contains__)
     keeper.silent, keeper.clock.now_s = False, 60.0
-    assert keeper.groups.report_gone([lost[0], ElementId(9, 0)], back.__contains__)
-    told = [("lost", ARRAY, 0), ("lost", ARRAY, 2), ("end", 7), ("lost", 9, 0)]
+    assert keeper.groups.report_gone([lost[0], (ElementId(9, 0), "n0")], back.__contains__)
+    told = [("lost", ARRAY, 0, "n0"), ("lost", ARRAY, 2, "n2"), ("end", 7), ("lost", 9, 0, "n0")]
     assert keeper.heard == told
     assert keeper.groups.report_gone([], back.__contains__)
     assert keeper.heard == told

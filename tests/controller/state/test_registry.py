@@ -113,12 +113,12 @@ def test_what_runs_while_no_controller_works_ends(elements: list[Element], node_
     assert after.totals.node_s == node_s
 
 
-def test_the_keeper_is_not_told_that_one_is_gone_which_runs_on_its_node_again() -> None:
+def test_of_one_that_runs_on_another_node_the_keeper_is_told_which_it_has_left() -> None:
     before = Looking()
     before.at(trainer(ON_N1))
     after = restarted(before)
-    after.at(trainer(element(0, "running n1", start_s=NOW_S + AWAY_S)))
-    assert after.registry.gone == []
+    after.at(trainer(element(0, "running n2", start_s=NOW_S + AWAY_S)))
+    assert after.registry.gone == [(FIRST, "n1")]
 
 
 def test_a_budget_of_node_hours_goes_on_over_a_night_without_a_controller() -> None:
