@@ -7,7 +7,7 @@ fits. ``decide.headroom`` decides what to do about it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -86,13 +86,24 @@ def _has(node: Node, constraint: str) -> bool:
         return True
 
 
-class _Known(NamedTuple):
-    """A waiting job. Times are Unix seconds."""
+class _Waiting(NamedTuple):
+    """A waiting job, and what passes have shown of it. Times are Unix seconds."""
 
     demand: _Demand
     since_s: float  # when it began to wait for exactly that; inf: it waits for a limit now
-    # Passes left it waiting although enough nodes fitted: so many at most; None: no pass did.
-    fitted: int | None = None
+    fitted: int | None = None  # passes left it waiting beside so many at most; None: none did
+    again: bool = False  # it is tried again, though a pass has left it waiting
+    large: float = -math.inf  # its priority, if it needs more nodes than there are
+
+    @property
+    def left(self) -> bool:
+        """Whether trainers leave it alone, although it waits for nodes and nothing else."""
+        return self.fitted is not None and not self.again and self.since_s < math.inf
+
+    @property
+    def asks(self) -> bool:
+        """Whether the next pass may start it."""
+        return not self.left and self.since_s < math.inf and self.large == -math.inf
 
 
 class Passes:
@@ -101,16 +112,11 @@ class Passes:
     def __init__(self) -> None:
         self._began_s = -math.inf
         self._gap_s = 0.0  # between the last two passes that were seen
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _Waiting] = {}
         self._looked_s = -math.inf
         self._levels: dict[str, _Levels] = {}
-        self._blocked: dict[int, int] = {}  # priorities of jobs that need more nodes than there are
-        self._alone: frozenset[int] = frozenset()  # jobs for which trainers do not leave
-        # Jobs that a pass left waiting, and that may fit now. Most of them wait for something else,
-        # so they are tried one at a time, and twice as many after a pass that started all of them.
-        self._again: frozenset[int] = frozenset()
-        self._tries = 1
-        self._asks = False
+        self._tried: frozenset[int] = frozenset()  # jobs that the next pass may start after all
+        self._tries = 1  # how many
 
     def look(self, snapshot: Snapshot, room: Mapping[str, Part], now_s: float) -> None:
         """Take in a snapshot, and what ordinary jobs leave of each node (``room``).
@@ -119,22 +125,17 @@ class Passes:
         as that. A new controller assumes that jobs have waited since they were submitted, and that
         nodes were in holes before its first look.
         """
-        first, before = math.isinf(self._looked_s), self._levels
-        waiting = {job.job_id: job for job in snapshot.queue.asking}
-        self._known = {
-            job.job_id: self._met(job, job.submit_s if first else now_s)
-            for job in snapshot.queue.waiting
-        }
-        new_s = -math.inf if first else now_s
+        before = self._levels
+        new_s = -math.inf if math.isinf(self._looked_s) else now_s
         self._levels = {
             node: _with_look(before.get(node, ()), part, new_s) for node, part in room.items()
         }
-        freed = self._forgive(waiting) or any(
+        freed = any(
             node not in before or not room[node].within(before[node][-1][1])
             for node, levels in self._levels.items()
             if levels is not before.get(node)  # few
         )
-        last = snapshot.last_pass
+        last, at_pass = snapshot.last_pass, None
         if last is not None and last.began_s > now_s + _TAKES_S:
             last = None  # the clock was set back; the next pass must not seem so far away
         if last is not None and last.began_s != self._began_s and not last.active:
@@ -145,70 +146,72 @@ class Passes:
                 for node, levels in self._levels.items()
                 if (there := [part for since_s, part in levels if since_s < last.began_s])
             }
-            self._judge(waiting, Fit(snapshot, at_pass))
-        fit = Fit(snapshot, room if waiting else {})
-        left = {one: fitted for one in waiting if (fitted := self._known[one].fitted) is not None}
-        if left and freed:
-            self._again = self._fit_now(waiting, left, fit)
-        self._alone = frozenset(left) - self._again
-        small = {one for one, job in waiting.items() if job.nodes <= fit.count(job)}
-        self._blocked = {one: job.priority for one, job in waiting.items() if one not in small}
+        fit = Fit(snapshot, room if snapshot.queue.asking else {})
+        found = None if at_pass is None else Fit(snapshot, at_pass)
+        self._learn(snapshot.queue.waiting, fit, found, freed, now_s)
         self._looked_s = now_s
-        self._asks = bool(small - self._alone)
 
-    def _met(self, job: WaitingJob, now_s: float) -> _Known:
-        """Return what is known of a job; one that waits for a limit for a while stays the same."""
-        known, demand = self._known.get(job.job_id), _demand_of(job)
-        if known is None or known.demand != demand:
-            known = _Known(demand, math.inf)
-        if not job.for_nodes:
-            return known._replace(since_s=math.inf)
-        return known._replace(since_s=now_s) if known.since_s == math.inf else known
+    def _learn(
+        self,
+        jobs: Collection[WaitingJob],
+        fit: Fit,
+        at_pass: Fit | None,
+        freed: bool,
+        now_s: float,
+    ) -> None:
+        """Learn which of the jobs to leave alone, from what ``fit`` at the last pass, and now.
 
-    def _forgive(self, waiting: Mapping[int, WaitingJob]) -> bool:
-        """Let jobs be tried again that waited behind a large job, once it waits no more.
-
-        Returns whether such a large job no longer waits.
+        A job that a pass has left waiting beside enough nodes is tried again when some are
+        ``freed`` so that more fit than at any pass, or when a large job before it waits no more.
+        Most such jobs wait for something else, so they are tried one at a time, and twice as many
+        after a pass that started all of them.
         """
-        gone = self._blocked.keys() - waiting.keys()
-        before = max((self._blocked[one] for one in gone), default=-math.inf)
-        for one, job in waiting.items():
-            if job.priority < before and self._known[one].fitted:
-                self._known[one] = self._known[one]._replace(fitted=0)
-        return bool(gone)
-
-    def _judge(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
-        """Record the jobs that a pass left waiting although enough nodes fitted, and how many."""
-        for job_id, job in waiting.items():
-            known = self._known[job_id]
-            nodes = len(fit.nodes_for(job)) if known.since_s < self._began_s else 0
-            if nodes >= job.nodes:
-                self._known[job_id] = known._replace(fitted=max(nodes, known.fitted or 0))
-        if self._again:
-            failed = any(one in waiting for one in self._again)
-            self._tries, self._again = 1 if failed else 2 * self._tries, frozenset()
-
-    def _fit_now(
-        self, waiting: Mapping[int, WaitingJob], left: Mapping[int, int], fit: Fit
-    ) -> frozenset[int]:
-        """Return jobs that have more fitting nodes in holes now than at any pass before."""
-        jobs = (
-            waiting[one]
-            for one, nodes in left.items()
-            if len(fit.nodes_for(waiting[one])) >= max(nodes + 1, waiting[one].nodes)
-        )
-        first = nsmallest(self._tries, jobs, key=lambda job: (-job.priority, job.job_id))
-        return frozenset(job.job_id for job in first)
+        before, known = self._known, dict[int, _Waiting]()
+        waiting = {job.job_id for job in jobs if job.for_nodes}
+        over = (one.large for id_, one in before.items() if id_ not in waiting)
+        gone = max(over, default=-math.inf)
+        freed |= gone > -math.inf
+        if at_pass is not None and self._tried:
+            self._tries, self._tried = 1 if waiting & self._tried else 2 * self._tries, frozenset()
+        for job in jobs:
+            one, demand = before.get(job.job_id), _demand_of(job)
+            if one is None or one.demand != demand:
+                one = _Waiting(demand, math.inf)
+            _, since_s, fitted, *_ = one
+            if not job.for_nodes:  # it may wait for nodes again, and is no new one then
+                known[job.job_id] = _Waiting(demand, math.inf, fitted)
+                continue
+            if since_s == math.inf:
+                since_s = job.submit_s if math.isinf(self._looked_s) else now_s
+            if fitted and job.priority < gone:
+                fitted = 0
+            if at_pass is not None and since_s < self._began_s:
+                nodes = len(at_pass.nodes_for(job))
+                fitted = max(nodes, fitted or 0) if nodes >= job.nodes else fitted
+            large = job.priority if job.nodes > fit.count(job) else -math.inf
+            known[job.job_id] = _Waiting(demand, since_s, fitted, large=large)
+        if freed and (left := [job for job in jobs if known[job.job_id].left]):
+            more = (
+                job
+                for job in left
+                if len(fit.nodes_for(job)) > max(known[job.job_id].fitted or 0, job.nodes - 1)
+            )
+            first = nsmallest(self._tries, more, key=lambda job: (-job.priority, job.job_id))
+            self._tried = frozenset(job.job_id for job in first)
+        for id_ in self._tried & known.keys():
+            known[id_] = known[id_]._replace(again=True)
+        self._known = known
 
     def forecast(self, interval_s: float | None, now_s: float) -> BackfillForecast:
         """Return the forecast; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
-        left = self._alone
+        left = frozenset(id_ for id_, one in self._known.items() if one.left)
+        asks = any(one.asks for one in self._known.values())
         if interval_s is None or interval_s < _SHORT_S:
             # The main scheduler tries a new job first, and may be doing so now. If trainers left
             # too, more elements would end than it preempts.
             new = {id_ for id_, job in self._known.items() if job.since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
-            return BackfillForecast(until_s=until_s, asks=self._asks, left=left | new)
+            return BackfillForecast(until_s=until_s, asks=asks, left=left | new)
         # Slurm counts the interval from the end of a pass, and gives starts in whole seconds.
         follows = interval_s < self._gap_s < 2 * interval_s
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
@@ -220,7 +223,7 @@ class Passes:
             return BackfillForecast(until_s=until_s, asks=True, left=left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))
         sure_s = self._began_s + interval_s
-        return BackfillForecast(due_s, due_s, sure_s, self._asks, left, due_s + period_s)
+        return BackfillForecast(due_s, due_s, sure_s, asks, left, due_s + period_s)
 
 
 def _demand_of(job: WaitingJob) -> _Demand:
