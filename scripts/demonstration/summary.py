@@ -71,7 +71,8 @@ def summary_of(
     busy_s = sum(one.job.nodes * ((one.end_s or 0.0) - (one.start_s or 0.0)) for one in jobs)
     with open_history(history) as database:
         had = {name: allocations_of(database, array) for name, (array, _) in trainers.items()}
-        pauses = database.execute("SELECT seconds FROM rescales ORDER BY time_s").fetchall()
+        query = "SELECT seconds FROM pauses WHERE grew IS NOT NULL ORDER BY time_s"
+        pauses = database.execute(query).fetchall()
     return Summary(
         nodes=nodes,
         seconds=end_s - begin_s,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bftrainer_slurm.controller.observe.reports import Work
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Measurements
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import trainer
 
@@ -29,7 +29,7 @@ def write_past(folder: Path, name: str = "digits") -> float:
     history.end_allocation(ElementId(12, 1), began_s + 1800, "reclaimed")
     for minute in range(11, 60):
         Measurements(history).add_progress(12, began_s + 60 * minute, 1000.0 * minute)
-    Measurements(history).add_pause(12, began_s + 1802, 1, 1.75)
+    Measurements(history).add_pause(Job("alice", name), 12, began_s + 1802, 1, 1.75, None)
     Measurements(history).keep(12, Work(began_s, now_s, 2900.0, 1.75, 2))
     for array in (13, 14):
         bobs = replace(trainer(), array=array, user="bob", name="resnet", submit_s=began_s - 7200)

@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
-from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
+from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.setting import Setting, at_work
@@ -57,7 +57,7 @@ def test_where_growing_never_pays_a_trainer_stays_says_so_and_tries_again_after_
     for nodes, rate in ((1, 100.0), (2, 130.0), (4, 150.0)):
         known.set_curve(job, [Throughput(7, "samples", nodes, at_s, rate, 80.0)])
     for _ in range(3):
-        known.add_rescale(job, Rescale(True, at_s, 17.0))
+        known.add_pause(job, 7, at_s, 2, 17.0, True)
     setting.controller = setting.started()
     setting.settle()
     setting.slurm.node_names += ["n3", "n4"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.observe.reports import Work
 from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.history import History, HistoryError
-from bftrainer_slurm.controller.state.measurements import Measurements
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import stories as history_module
 from bftrainer_slurm.reader.site import site
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     history.begin_allocation(ElementId(ARRAY, 0), "n1", NOW_S - 600)
     history.begin_allocation(ElementId(ARRAY, 1), "n2", NOW_S - 600)
     history.end_allocation(ElementId(ARRAY, 1), NOW_S - 300, "reclaimed")
-    Measurements(history).add_pause(ARRAY, NOW_S - 299, 1, 1.5)
+    Measurements(history).add_pause(Job("alice", "digits"), ARRAY, NOW_S - 299, 1, 1.5, None)
     Measurements(history).add_progress(ARRAY, NOW_S - 400, 1000.0)
     Measurements(history).add_progress(ARRAY, NOW_S - 200, 1500.0)
     Measurements(history).keep(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))

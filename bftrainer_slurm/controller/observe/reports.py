@@ -34,15 +34,6 @@ class Reform:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """A batch script that runs in one element and starts the training on all nodes."""
-
-    task: int  # of the element
-    trains: bool  # whether a training runs in the script now
-    since_s: float  # when ``trains`` last changed
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """A trainer's report of its progress. A value that was not reported is None.
 
@@ -105,13 +96,15 @@ def read_reform(numbered: NumberedNote) -> Reform | None:
     return Reform(numbered.time_s, int(generation), int(nodes), name, frozenset(tasks))
 
 
-def read_script(numbered: NumberedNote) -> Script | None:
-    """Return a note about a batch script that starts all nodes; None if a value is impossible."""
+def read_script(numbered: NumberedNote) -> tuple[int, bool] | None:
+    """Return which task runs the batch script, which starts all nodes, and whether it trains now.
+
+    None if a value is impossible.
+    """
     measures = dict(numbered.note.measures)
     leads, trains = measures.get("leads", -1.0), measures.get("trains", -1.0)
-    if not 0 <= leads <= _MOST or trains not in (0.0, 1.0):
-        return None
-    return Script(int(leads), bool(trains), numbered.time_s)
+    possible = 0 <= leads <= _MOST and trains in (0.0, 1.0)
+    return (int(leads), bool(trains)) if possible else None
 
 
 def read_size(numbered: NumberedNote, max_nodes: int) -> int:

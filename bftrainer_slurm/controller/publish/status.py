@@ -110,18 +110,17 @@ def not_together(
     ``notes_arrive``: whether the stream of notes is open. Then ``bad_nodes`` reports elements that
     send no notes.
     """
-    nodes, most_of, script = group.nodes, view.sizes.up_to, group.script
+    nodes, most_of = group.nodes, view.sizes.up_to
     if view.over or nodes >= most_of(len(view.placed)) or view.trainer.record.max_nodes == 1:
         return None
-    if joined and (nodes == 0 or (script is not None and not script.trains)):
+    if joined and (nodes == 0 or group.waits):
         return None  # the script has stopped training, or has not started again yet
     going = set(_going(view, notes_arrive))
     running = {node: start_s for node, start_s in view.on_since_s().items() if node not in going}
     starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
     if nodes >= most_of(len(starts_s)):
         return None
-    begun_s = script.since_s if script is not None else -math.inf
-    due_s = max(starts_s[nodes], group.fell_s, begun_s) + _JOIN_S
+    due_s = max(starts_s[nodes], group.fell_s, group.script_s) + _JOIN_S
     if now_s < due_s or (joined and -math.inf < group.progressed_s < due_s):
         return None  # it is too early, or the whole group stands still
     together = f"only {nodes} of them train together" if nodes > 1 else "do not train together"

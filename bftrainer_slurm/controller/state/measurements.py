@@ -75,23 +75,18 @@ class Measurements:
         )
         return [Throughput(*row) for looks, *row in rows for _ in range(looks)]
 
-    def add_rescale(self, job: Job, rescale: Rescale) -> None:
-        """Record the measured cost of a rescale; drop the oldest beyond the limit."""
-        self._history.counts.pauses["up" if rescale.grew else "down"].add(rescale.seconds)
-        kind = {"user": job.user, "name": job.name, "grew": int(rescale.grew)}
-        self._history.write(
-            put("rescales", *kind.values(), rescale.time_s, rescale.seconds),
-            keep_newest("rescales", RESCALES_A_KIND, **kind),
-        )
-
     def rescales(self, job: Job) -> list[Rescale]:
-        """Return the measured costs of rescales of trainers of this name, oldest first."""
-        rows = self._history.read(
-            "SELECT grew, time_s, seconds FROM rescales "
-            "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
-            *(job.user, job.name, self._history.clock() + _AHEAD_S),
-        )
-        return [Rescale(bool(grew), *rest) for grew, *rest in rows]
+        """Return the last measured costs of rescales of trainers of this name, oldest first."""
+        rows = [
+            row
+            for grew in (0, 1)
+            for row in self._history.read(
+                "SELECT rowid, grew, time_s, seconds FROM pauses WHERE user = ? AND name = ? "
+                f"AND grew = ? AND time_s <= ? ORDER BY rowid DESC LIMIT {RESCALES_A_KIND}",
+                *(job.user, job.name, grew, self._history.clock() + _AHEAD_S),
+            )
+        ]
+        return [Rescale(bool(grew), *rest) for _, grew, *rest in sorted(rows)]
 
     def keep(self, array: int, value: object) -> None:
         """Record a trainer's present ``value`` of its type: a dataclass, as JSON."""
@@ -116,10 +111,17 @@ class Measurements:
         """Record the total of samples that a trainer has reported."""
         self._history.write(put("progress", array, time_s, samples))
 
-    def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
-        """Record how long a trainer made no progress before it resumed on ``nodes`` nodes."""
+    def add_pause(
+        self, job: Job, array: int, time_s: float, nodes: int, seconds: float, grew: bool | None
+    ) -> None:
+        """Record how long a trainer made no progress before it resumed on ``nodes`` nodes.
+
+        ``grew``: whether it had fewer before; None if it had as many, or this is not known.
+        """
+        if grew is not None:
+            self._history.counts.pauses["up" if grew else "down"].add(seconds)
         self._history.write(
-            put("pauses", array, time_s, nodes, seconds),
+            put("pauses", array, job.user, job.name, grew, time_s, nodes, seconds),
             keep_newest("pauses", _PAUSES_KEPT, array=array),
         )
 

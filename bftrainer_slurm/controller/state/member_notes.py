@@ -70,8 +70,9 @@ class MemberNotes:
                 began = {"generation": reform.generation, "tasks": reform.tasks}
                 return self._engage(replace(state, begun=True), view.array, **began)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
-                reported.group.script = script
-                return self._engage(state, view.array, leader=script.task)
+                leader, trains = script
+                reported.group.waits, reported.group.script_s = not trains, numbered.time_s
+                return self._engage(state, view.array, leader=leader)
             case NoteKind.LEFT:
                 return note_left(self._without(state, numbered.note), numbered.note)
             case NoteKind.CUT | NoteKind.BACK:
@@ -162,11 +163,11 @@ def measure(
         measured.set_curve(reported.job, of_size)
     if before is None or (pause_s := work.rescaling_s - before.rescaling_s) <= 0:
         return
-    measured.add_pause(view.array, report.time_s, nodes, pause_s)
     reported.saved_s = -math.inf  # save the work at once, so that the pause counts once
     rescale = Rescale(nodes > before.nodes, report.time_s, pause_s)
-    if before.nodes not in (0, nodes) and reported.add_rescale(rescale):
-        measured.add_rescale(reported.job, rescale)
+    is_new = before.nodes not in (0, nodes) and reported.add_rescale(rescale)
+    pause = report.time_s, nodes, pause_s, rescale.grew if is_new else None
+    measured.add_pause(reported.job, view.array, *pause)
 
 
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
-from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Report, Script, Work
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Report, Work
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
@@ -90,7 +90,8 @@ class ReportedGroup:
     nodes: int = 0  # nodes in the group; 0: no report yet
     fell_s: float = -math.inf  # when the group last became smaller
     progressed_s: float = -math.inf  # when the group last reported progress
-    script: Script | None = None  # it runs in one element; the others wait until it trains
+    waits: bool = False  # for the script, which runs in one element, until it trains
+    script_s: float = -math.inf  # when this last changed
 
     def formed(self, nodes: int, time_s: float) -> None:
         """Record that the keeper has formed a group of this number of nodes."""

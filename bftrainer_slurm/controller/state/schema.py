@@ -24,7 +24,7 @@ _WAIT_MS = 200  # how long to wait for another process's lock on the file
 _REMOTE_WAIT_MS = 2000  # readers keep the writer of a rollback journal waiting
 _READ_WAIT_S = 1.0
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
-VERSION = 2
+VERSION = 3
 TABLES = """
 -- Elements on nodes; on a node that jobs share: how many of its GPUs. No GPUs: the whole node.
 CREATE TABLE allocations (
@@ -70,15 +70,18 @@ CREATE TABLE documents (
     PRIMARY KEY (array, kind)
 );
 
--- What trainers report; ``pauses``: of each change of size.
+-- What trainers report; ``pauses``: at each change of nodes. Of one that makes it larger (1) or
+-- smaller (0), the next trainers of its name have the cost too.
 CREATE TABLE progress (
     array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL
 );
 CREATE INDEX progress_by_array ON progress (array, time_s);
 CREATE TABLE pauses (
-    array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
+    array INTEGER NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL, grew INTEGER,
+    time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
 );
 CREATE INDEX pauses_by_array ON pauses (array, time_s);
+CREATE INDEX pauses_by_name ON pauses (user, name, grew);
 
 -- What is measured, see ``measurements``.
 CREATE TABLE curves (
@@ -88,11 +91,6 @@ CREATE TABLE curves (
     batch REAL, noise REAL,
     PRIMARY KEY (user, name, unit, nodes)
 );
-CREATE TABLE rescales (
-    user TEXT NOT NULL, name TEXT NOT NULL, grew INTEGER NOT NULL,
-    time_s REAL NOT NULL, seconds REAL NOT NULL
-);
-CREATE INDEX rescales_by_name ON rescales (user, name, grew);
 
 -- The problems of the last plans: JSON, compressed by zlib.
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);

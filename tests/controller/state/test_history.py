@@ -157,7 +157,7 @@ def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_
 ) -> None:
     history = History(path)
     meet(history, 12, "0000000a", 100.0)
-    Measurements(history).add_pause(12, 100.0, 2, 1.0)
+    Measurements(history).add_pause(Job("alice", "digits"), 12, 100.0, 2, 1.0, None)
     history.begin_allocation(FIRST, "n1", 100.0)
     history.end(12, "it fails")
     assert meet(history, 12, "0000000b", 200.0) is None
@@ -236,8 +236,8 @@ def test_of_a_trainers_pauses_the_newest_500_are_kept(path: Path) -> None:
     history = History(path)
     history.meet(trainer(), NOW_S)
     for number in range(510):
-        Measurements(history).add_pause(ARRAY, NOW_S + number, 2, 1.0)
-        Measurements(history).add_pause(13, NOW_S + number, 2, 1.0)
+        Measurements(history).add_pause(Job("alice", "digits"), ARRAY, NOW_S + number, 2, 1.0, None)
+        Measurements(history).add_pause(Job("alice", "digits"), 13, NOW_S + number, 2, 1.0, None)
     found = read_history(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))
 

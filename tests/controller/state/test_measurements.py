@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.observe.reports import Report, Work
 from bftrainer_slurm.controller.state import measurements as measurements_module
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
-from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
+from bftrainer_slurm.controller.state.stopwatch import Stopwatch, Throughput
 from bftrainer_slurm.keeper.messages import Engaged
 from tests.controller.worlds import ARRAY, NOW_S
 
@@ -54,7 +54,7 @@ def test_what_was_learnt_in_the_future_waits_for_it_and_is_in_nobodys_way() -> N
     measurements.set_curve(JOB, [look(0)])
     for ahead_s in (7200, 0):
         for number in range(ahead_s, ahead_s + 6):
-            measurements.add_rescale(JOB, Rescale(True, NOW_S + number, 0.1))
+            measurements.add_pause(JOB, ARRAY, NOW_S + number, 2, 0.1, True)
     assert measurements.throughputs(JOB) == [look(0)]
     assert [one.time_s - NOW_S for one in measurements.rescales(JOB)] == list(range(6))
     now_s += 7300
@@ -78,11 +78,11 @@ def test_a_user_cannot_fill_the_disk_with_names(monkeypatch: pytest.MonkeyPatch)
     assert left == list(range(50, 150))
 
 
-def test_of_rescales_the_latest_nine_of_a_kind_are_kept() -> None:
+def test_of_rescales_the_latest_nine_of_a_kind_count() -> None:
     measurements = made()
     for number in range(20):
         for grew in (True, False):
-            measurements.add_rescale(JOB, Rescale(grew, NOW_S + number, 0.1))
+            measurements.add_pause(JOB, ARRAY, NOW_S + number, 2, 0.1, grew)
     kept = [one for one in measurements.rescales(JOB) if one.grew]
     assert [one.time_s - NOW_S for one in kept] == list(range(11, 20))
     assert len(measurements.rescales(JOB)) == 18
@@ -100,8 +100,8 @@ def test_of_each_kind_the_last_document_of_a_trainer_is_kept() -> None:
 
 def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
     history = History(":memory:")
-    Measurements(history).add_rescale(JOB, Rescale(True, NOW_S, 0.3))
-    Measurements(history).add_rescale(JOB, Rescale(False, NOW_S, 2.0))
+    for seconds, grew in ((0.3, True), (2.0, False), (9.0, None)):
+        Measurements(history).add_pause(JOB, ARRAY, NOW_S, 2, seconds, grew)
     pauses = history.counts.pauses
     assert (pauses["up"].sum_s, pauses["down"].sum_s) == (0.3, 2.0)
 

@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.profiles import (
     reported_before,
 )
 from bftrainer_slurm.controller.state.statistics import Totals
-from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
+from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve, Trainer
 from bftrainer_slurm.spec import TrainerRecord
@@ -179,7 +179,7 @@ def costs_after(*measured_s: float, later_s: float = 0.0, grew: bool = True) -> 
     """What a change is thought to cost after these pauses, so long after the last one."""
     measurements = made()
     for seconds in measured_s:
-        measurements.add_rescale(JOB, Rescale(grew, NOW_S, seconds))
+        measurements.add_pause(JOB, 7, NOW_S, 2, seconds, grew)
     return Profiles(measurements).costs(view(), NOW_S + later_s)
 
 
