@@ -89,17 +89,13 @@ class KeeperClient:
             raise KeeperError("the keeper's answer is not a run")
         return answer.run, answer.first
 
-    def end_run(self, array: int) -> None:
-        """Let the trainer's next element begin a new run (controller only)."""
-        self._ask(messages.Tell(array, "ended"))
+    def say(self, array: int, what: str) -> None:
+        """Say that a trainer "begins" with its next element, or has "finished" (controller only).
 
-    def begin(self, array: int) -> None:
-        """Say that the trainer's next element is its first (controller only)."""
-        self._ask(messages.Tell(array, "begins"))
-
-    def finish(self, array: int) -> None:
-        """Say that the training has ended well: who starts now shall end (controller only)."""
-        self._ask(messages.Tell(array, "finished"))
+        Who starts when it has finished ends at once. Once its run has "ended", the next element
+        begins another one.
+        """
+        self._ask(messages.Tell(array, what))
 
     def own(
         self, array: int, uid: int, want: int, sizes: Sizes = ANY, engaged: Engaged = NOBODY

@@ -87,7 +87,9 @@ class Told(Groups):
         self.gone += [] if self.silent else [(element, node)]
         return not self.silent
 
-    def end(self, array: int) -> bool:
+    def say(self, array: int, what: str) -> bool:
+        if what != "ended":
+            return super().say(array, what)
         self.ended += [] if self.silent else [array]
         return not self.silent
 

@@ -85,14 +85,14 @@ print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), s
 
 
 def test_the_first_start_of_a_trainer_is_told_so_and_no_other(keeper: Keeper) -> None:
-    keeper.client.begin(12)
+    keeper.client.say(12, "begins")
     for first in ("1\n", "0\n"):
         element = start(keeper, "#!/bin/sh\necho $BFTRAINER_FIRST", "bftrainer:min=1,max=4")
         assert element.communicate(timeout=120)[0] == first
 
 
 def test_an_element_of_a_finished_training_ends_well_without_its_script(keeper: Keeper) -> None:
-    keeper.client.finish(12)
+    keeper.client.say(12, "finished")
     element = start(keeper, "#!/bin/sh\necho begun\nexit 3", "bftrainer:min=1,max=4")
     assert (element.communicate(timeout=120)[0], element.returncode) == ("", 0)
 

@@ -51,7 +51,7 @@ def test_elements_of_one_trainer_share_a_run_and_trainers_do_not(keeper: Inside)
 
 def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: Inside) -> None:
     before = join(keeper, 12, 0, "n1")
-    keeper.client.end_run(12)
+    keeper.client.say(12, "ended")
     after = join(keeper, 12, 0, "n1")
     assert after != before
 
@@ -59,20 +59,20 @@ def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: Inside) 
 def test_who_starts_when_the_training_has_finished_is_told_so_until_it_begins_anew(
     keeper: Inside,
 ) -> None:
-    keeper.client.finish(12)
+    keeper.client.say(12, "finished")
     assert join(keeper, 12, 3, "n1") is None
     assert join(keeper, 13, 0, "n1") == ("13.1", False)
-    keeper.client.end_run(12)
+    keeper.client.say(12, "ended")
     assert join(keeper, 12, 3, "n1") == ("12.2", False)
 
 
 def test_one_element_of_a_trainer_is_the_first(keeper: Inside) -> None:
-    keeper.client.begin(12)
+    keeper.client.say(12, "begins")
     assert [join(keeper, 12, task, "n1") for task in (1, 0)] == [
         ("12.1", True),
         ("12.1", False),
     ]
-    keeper.client.begin(12)  # as the controller has not seen it yet
+    keeper.client.say(12, "begins")  # as the controller has not seen it yet
     assert join(keeper, 12, 1, "n1") == ("12.1", False)
 
 
@@ -116,9 +116,9 @@ def test_what_only_the_controller_may_needs_its_token(keeper: Inside, token: str
         lambda: stranger.own(12, 0, 1),
         lambda: stranger.part(12, [1]),
         lambda: stranger.lost(12, 1, "n1"),
-        lambda: stranger.end_run(12),
-        lambda: stranger.finish(12),
-        lambda: stranger.begin(12),
+        lambda: stranger.say(12, "ended"),
+        lambda: stranger.say(12, "finished"),
+        lambda: stranger.say(12, "begins"),
     )
     for ask in requests:
         with pytest.raises(KeeperError, match=r"no secret here|has another key"):
@@ -126,7 +126,7 @@ def test_what_only_the_controller_may_needs_its_token(keeper: Inside, token: str
 
 
 def test_a_forged_word_that_an_element_is_up_takes_nothing_away(keeper: Inside) -> None:
-    keeper.client.begin(12)
+    keeper.client.say(12, "begins")
     assert raw(keeper, b"up 12 0 n1\n").startswith(b"refused ")
     with pytest.raises(KeeperError, match="has another key"):
         keeper.client.join(12, 0, "n1", secret_for(13))

@@ -360,7 +360,7 @@ def test_progress_reaches_the_controller_but_not_faster_than_it_should(
 def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.join()
-        keeper.client.end_run(12)
+        keeper.client.say(12, "ended")
         assert wire.read_all() == [{"dropped": {"why": "the run has ended"}}]
     assert runs(keeper) == 0
 

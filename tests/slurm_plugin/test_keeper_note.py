@@ -59,7 +59,7 @@ def ask(library: Path, tmp_path: Path) -> Callable[..., str]:
 def keeper() -> Iterator[Inside]:
     with keeper_inside(Gate(TOKEN, KEY)) as running:
         running.client.own(ARRAY, USER, 1)
-        running.client.begin(ARRAY)
+        running.client.say(ARRAY, "begins")
         yield running
 
 
@@ -70,7 +70,7 @@ def test_an_element_that_is_up_learns_its_run_and_that_it_is_the_first(
     # The plugin waits for a moment only, and a busy machine may need longer.
     wait_until(lambda: ask(address) == '{"started":{"run":"12.1","first":true}}')
     wait_until(lambda: ask(address) == '{"started":{"run":"12.1","first":false}}')
-    keeper.client.finish(ARRAY)
+    keeper.client.say(ARRAY, "finished")
     wait_until(lambda: ask(address) == '{"finished":{"code":0}}')
     note = keeper.notes(1)[0]
     assert (note.array, note.task, note.node) == (ARRAY, 3, "n1")

@@ -80,5 +80,5 @@ def _try(action: Action, gateway: Gateway, note: Callable[[Action, str], None]) 
 
 def _prepare_keeper(grow: Grow, groups: Groups) -> bool:
     """Tell the keeper what new elements need to know; return whether it answered."""
-    messages = (grow.first, groups.end), (grow.new, groups.begin), (grow.finished, groups.finish)
-    return all(send(grow.array) for due, send in messages if due)
+    news = (grow.first, "ended"), (grow.new, "begins"), (grow.finished, "finished")
+    return all(groups.say(grow.array, what) for due, what in news if due)

@@ -109,30 +109,22 @@ class Groups:
         """
         gone = [one for one in dict.fromkeys([*self._undelivered, *new]) if not wrong(one)]
         self._undelivered = [
-            one for one in gone if not (self.end(one) if isinstance(one, int) else self.lost(*one))
+            one
+            for one in gone
+            if not (self.say(one, "ended") if isinstance(one, int) else self.lost(*one))
         ]
         return not self._undelivered
 
-    def begin(self, array: int) -> bool:
-        """Report that a trainer's next element is its first; return whether the report arrived."""
-        return self._send(lambda keeper: keeper.begin(array), f"that {array} begins")
+    def say(self, array: int, what: str) -> bool:
+        """Report that a trainer "begins", has "finished", or that its run has "ended".
 
-    def finish(self, array: int) -> bool:
-        """Report that a training has ended successfully, so that new elements end at once.
-
-        Return whether the report arrived. It is sent each time, because a keeper that has restarted
-        does not know it.
+        Return whether the report arrived. If it did not, no element may start: it would join the
+        old run, or train again. It is sent each time, as a keeper that has restarted does not know.
         """
-        sent = self._send(lambda keeper: keeper.finish(array), f"that {array} has finished")
-        return sent and self._keeper is not None
-
-    def end(self, array: int) -> bool:
-        """Report that a trainer has no live element, so that its next element begins a new run.
-
-        Return whether the report arrived. If not, no element may start: it would join the old run.
-        """
-        self._announced.pop(array, None)
-        return self._send(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
+        if what == "ended":
+            self._announced.pop(array, None)
+        sent = self._send(lambda keeper: keeper.say(array, what), f"that trainer {array} {what}")
+        return sent and (what != "finished" or self._keeper is not None)
 
     def _send(self, send: Callable[[KeeperClient], object], what: str) -> bool:
         if self._keeper is None:

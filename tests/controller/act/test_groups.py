@@ -93,10 +93,10 @@ def test_a_user_whom_this_host_does_not_know_owns_nothing(
 
 
 def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(keeper: Keeper) -> None:
-    assert keeper.groups.finish(ARRAY)
-    assert keeper.heard == [("finish", ARRAY)]
+    assert keeper.groups.say(ARRAY, "finished")
+    assert keeper.heard == [("finished", ARRAY)]
     keeper.silent = True
-    assert not keeper.groups.finish(ARRAY)
+    assert not keeper.groups.say(ARRAY, "finished")
 
 
 def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
@@ -105,7 +105,7 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
         keeper.groups.lost(ElementId(array, 0), "n0")
     assert keeper.asked == 1
     keeper.clock.now_s = 60.0
-    keeper.groups.end(ARRAY)
+    keeper.groups.say(ARRAY, "ended")
     assert keeper.asked == 2
 
 
@@ -116,7 +116,7 @@ def test_who_is_gone_is_told_until_the_keeper_hears_it_or_they_are_back(keeper: 
     assert not keeper.groups.report_gone([*lost, *gone], set().__contains__)
     keeper.silent, keeper.clock.now_s = False, 60.0
     assert keeper.groups.report_gone([lost[0], (ElementId(9, 0), "n0")], back.__contains__)
-    told = [("lost", ARRAY, 0, "n0"), ("lost", ARRAY, 2, "n2"), ("end", 7), ("lost", 9, 0, "n0")]
+    told = [("lost", ARRAY, 0, "n0"), ("lost", ARRAY, 2, "n2"), ("ended", 7), ("lost", 9, 0, "n0")]
     assert keeper.heard == told
     assert keeper.groups.report_gone([], back.__contains__)
     assert keeper.heard == told
