@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import MOST_ACTIONS, execute
-from bftrainer_slurm.controller.act.groups import SILENT_S, Gone, Groups
+from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, elements_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import StandingPlan
@@ -224,14 +224,18 @@ class Controller:
         deps, registry = self.deps, self.registry
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
         kept = arrays - registry.replaced
-        if not deps.groups.report_gone(registry.gone, lambda one: self._is_back(one, kept)):
+        gone = [one for one in dict.fromkeys(registry.gone) if not self._is_back(one, kept)]
+        say, lost = deps.groups.say, deps.groups.lost
+        registry.gone = [
+            one for one in gone if not (say(one, "ended") if isinstance(one, int) else lost(*one))
+        ]
+        if registry.gone:
             self.schedule.look_by(now_s + SILENT_S)
-        registry.gone.clear()
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.forget_old(now_s, arrays)
 
-    def _is_back(self, gone: Gone, kept: frozenset[int]) -> bool:
+    def _is_back(self, gone: tuple[ElementId, str] | int, kept: frozenset[int]) -> bool:
         """Whether a report may be wrong by now, or is not needed as the whole trainer is gone."""
         if isinstance(gone, int):
             return gone in kept

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import pwd
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeAlias
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.messages import NOBODY, Engaged
@@ -23,7 +22,6 @@ logger = logging.getLogger(__name__)
 SILENT_S = 5.0  # no messages this long to a keeper that did not answer: the loop must go on
 _AT_ONCE = 128
 _PATIENCE_S = 2.0  # as long as the keeper waits for elements to leave
-Gone: TypeAlias = tuple[ElementId, str] | int  # an element from a node, or a trainer (its array)
 
 
 class Groups:
@@ -43,7 +41,6 @@ class Groups:
         self._clock = clock
         self._announced: dict[int, tuple[object, ...]] = {}  # to which keeper, and what, by array
         self._uids: dict[str, int | None] = {}  # None: this host did not know the user yet
-        self._undelivered: list[Gone] = []
         self._silent_until_s = float("-inf")
 
     def own(
@@ -101,19 +98,6 @@ class Groups:
         array, task = element
         what = f"that {element} has left {node}"
         return self._send(lambda keeper: keeper.lost(array, task, node), what)
-
-    def report_gone(self, new: Iterable[Gone], wrong: Callable[[Gone], bool]) -> bool:
-        """Report who is gone, unless that is ``wrong`` by now; return whether all reports arrived.
-
-        Those that did not arrive are sent again.
-        """
-        gone = [one for one in dict.fromkeys([*self._undelivered, *new]) if not wrong(one)]
-        self._undelivered = [
-            one
-            for one in gone
-            if not (self.say(one, "ended") if isinstance(one, int) else self.lost(*one))
-        ]
-        return not self._undelivered
 
     def say(self, array: int, what: str) -> bool:
         """Report that a trainer "begins", has "finished", or that its run has "ended".

@@ -115,7 +115,7 @@ class TrainerRegistry:
     ``bad`` finds nodes that trainers should avoid; ``unhandled_nodes`` are nodes of trainers that
     cannot be handled. ``replaced`` trainers have the array id of an earlier trainer.
     ``measurements`` is what trainers have written to the history file. ``gone`` are elements, with
-    the nodes that they have left, and trainers, of which the keeper has not been told yet.
+    the nodes that they have left, and trainers, of which the keeper has not heard yet.
     """
 
     def __init__(

@@ -109,19 +109,6 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
     assert keeper.asked == 2
 
 
-def test_who_is_gone_is_told_until_the_keeper_hears_it_or_they_are_back(keeper: Keeper) -> None:
-    lost, gone = [(ElementId(ARRAY, task), f"n{task}") for task in range(3)], [7, 8]
-    back = {lost[1], 8}
-    keeper.silent = True
-    assert not keeper.groups.report_gone([*lost, *gone], set().__contains__)
-    keeper.silent, keeper.clock.now_s = False, 60.0
-    assert keeper.groups.report_gone([lost[0], (ElementId(9, 0), "n0")], back.__contains__)
-    told = [("lost", ARRAY, 0, "n0"), ("lost", ARRAY, 2, "n2"), ("ended", 7), ("lost", 9, 0, "n0")]
-    assert keeper.heard == told
-    assert keeper.groups.report_gone([], back.__contains__)
-    assert keeper.heard == told
-
-
 def test_all_groups_are_asked_at_the_same_time(keeper: Keeper, patient: None) -> None:
     keeper.answers = threading.Barrier(3, timeout=120).wait
     keeper.groups.part({1: [0], 2: [0, 1], 3: [5]})
