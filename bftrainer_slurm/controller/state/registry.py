@@ -137,11 +137,6 @@ class TrainerRegistry:
         """The trainers that the last look could handle."""
         return tuple(one.view for one in self._records.values() if one.view is not None)
 
-    @property
-    def arrays(self) -> frozenset[int]:
-        """All trainers that Slurm had at the last look, also those that cannot be handled."""
-        return frozenset(self._records)
-
     def view(self, array: int) -> TrainerView | None:
         """Return a trainer's view, None if there is none."""
         record = self._records.get(array)

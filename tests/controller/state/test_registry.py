@@ -192,7 +192,7 @@ def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking.at(trainer(element(0, "delayed")))
     assert looking.registry.reported(trainer(HELD)) is reported
     looking.at()
-    assert looking.registry.arrays == frozenset()
+    assert looking.registry.views == ()
     looking.at(trainer(HELD))
     assert looking.registry.reported(trainer(HELD)) is not reported
 
