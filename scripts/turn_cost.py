@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, cast
 
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bftrainer_slurm.controller.act.execute import MOST_ACTIONS
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act import MOST_ACTIONS, Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import MOST_ACTIONS, execute
-from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
+from bftrainer_slurm.controller.act import MOST_ACTIONS, SILENT_S, Groups, execute
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, elements_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import StandingPlan

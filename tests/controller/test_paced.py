@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import MOST_ACTIONS
+from bftrainer_slurm.controller.act import MOST_ACTIONS
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from tests.controller.setting import Setting

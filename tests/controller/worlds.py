@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, MOST_ACTIONS, execute
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act import BUDGET_S, MOST_ACTIONS, Groups, execute
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from bftrainer_slurm.controller.act import groups
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller import act
+from bftrainer_slurm.controller.act import Groups
 from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -37,7 +37,7 @@ def keeper() -> Keeper:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, all that are asked have the time to answer."""
-    monkeypatch.setattr(groups, "_PATIENCE_S", 120.0)
+    monkeypatch.setattr(act, "_PATIENCE_S", 120.0)
 
 
 def test_a_trainer_is_introduced_once(keeper: Keeper) -> None:
