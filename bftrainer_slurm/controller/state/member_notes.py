@@ -20,7 +20,6 @@ from bftrainer_slurm.controller.observe.reports import (
     read_size,
 )
 from bftrainer_slurm.controller.state.failing import add_failure, after_progress
-from bftrainer_slurm.controller.state.failing_sizes import TriedSizes
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import ReportedState
 from bftrainer_slurm.controller.state.stopwatch import Rescale
@@ -67,36 +66,23 @@ class MemberNotes:
                 reported.begins(state.failing, numbered.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
-                began = {"generation": reform.generation, "tasks": reform.tasks}
-                return self._engage(replace(state, begun=True), view.array, **began)
+                about = {"generation": reform.generation, "tasks": reform.tasks}
+                return _engage(replace(state, begun=True), **about)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 leader, trains = script
                 reported.group.waits, reported.group.script_s = not trains, numbered.time_s
-                return self._engage(state, view.array, leader=leader)
+                return _engage(state, leader=leader)
             case NoteKind.LEFT:
-                return note_left(self._without(state, numbered.note), numbered.note)
+                return note_left(_without(state, numbered.note.task), numbered.note)
             case NoteKind.CUT | NoteKind.BACK:
                 return note_cut(state, numbered.note)
             case NoteKind.FINISHED:
-                state = self._without(state, numbered.note)
+                state = _without(state, numbered.note.task)
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
                 reported.began_s = numbered.time_s
-                state = _failed(view, numbered, reported.trained, now_s)
-                self._keep(view, state.tried)
+                return _failed(view, numbered, reported.trained, now_s)
         return state
-
-    def _without(self, state: TrainerState, note: Note) -> TrainerState:
-        """Return the state after a task has ended its part in the group."""
-        return self._engage(state, note.array, tasks=state.engaged.tasks - {note.task})
-
-    def _engage(self, state: TrainerState, array: int, **changed: Any) -> TrainerState:
-        """Return the state with a change of who is engaged, as a new keeper has to know."""
-        engaged = replace(state.engaged, **changed)
-        if engaged == state.engaged:
-            return state
-        self._measurements.keep(array, engaged)
-        return replace(state, engaged=engaged)
 
     def _compare_clocks(self, ahead_s: float) -> None:
         if ahead_s < _NEWS_S or self._ahead_logged:
@@ -130,12 +116,7 @@ class MemberNotes:
         tried = state.tried.trains(0 if report.alone else report.nodes or 0, on)
         if left == state.failing and tried is state.tried:
             return state
-        self._keep(view, tried)
         return replace(state, failing=left, tried=tried)
-
-    def _keep(self, view: TrainerView, tried: TriedSizes) -> None:
-        if tried.lasting != view.state.tried.lasting:
-            self._measurements.keep(view.array, tried.lasting)
 
     def _save(self, view: TrainerView, reported: ReportedState, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))
@@ -146,6 +127,17 @@ class MemberNotes:
             self._measurements.keep(view.array, reported.work)
         if report.samples is not None:
             self._measurements.add_progress(view.array, report.time_s, report.samples)
+
+
+def _engage(state: TrainerState, **changed: Any) -> TrainerState:
+    """Return the state with a change of who is engaged, as a new keeper has to know."""
+    engaged = replace(state.engaged, **changed)
+    return state if engaged == state.engaged else replace(state, engaged=engaged)
+
+
+def _without(state: TrainerState, task: int) -> TrainerState:
+    """Return the state after a task has ended its part in the group."""
+    return _engage(state, tasks=state.engaged.tasks - {task})
 
 
 def measure(

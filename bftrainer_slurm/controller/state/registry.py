@@ -154,15 +154,19 @@ class TrainerRegistry:
         return record.reported
 
     def put(self, states: Mapping[int, TrainerState]) -> None:
-        """Replace the states of trainers; write the ends of trainers to the history."""
+        """Replace the states of trainers; write what the next controller has to know of them."""
         for array, state in states.items():
             record = self._records.get(array)
-            if state.over is not None and (record is None or record.state.over is None):
-                self._history.end(array, state.over)
             if record is None:
-                self._records[array] = Record(state)
-            else:
-                record.put(state)
+                record = self._records[array] = Record(TrainerState())
+            before = record.state
+            if state.over is not None and before.over is None:
+                self._history.end(array, state.over)
+            if state.engaged != before.engaged:
+                self.measurements.keep(array, state.engaged)
+            if state.tried is not before.tried and state.tried.lasting != before.tried.lasting:
+                self.measurements.keep(array, state.tried.lasting)
+            record.put(state)
 
     def ask(self, elements: Iterable[ElementId]) -> dict[int, list[int]]:
         """Record that elements are asked to leave; return the newly asked tasks, by array."""

@@ -206,7 +206,7 @@ def test_an_impossible_size_is_none(nodes: float) -> None:
 
 def tried_by(saying: Saying) -> TriedSizes:
     """What the next controller is told."""
-    return Measurements(saying.history).kept(ARRAY, TriedSizes) or NOTHING_TRIED
+    return saying.mine.state.tried.lasting
 
 
 def test_what_is_left_out_is_known_to_the_next_controller_from_then_on() -> None:

@@ -12,11 +12,13 @@ import pytest
 from bftrainer_slurm.controller.decide.eligibility import out_of_node_hours
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.phases import Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Totals
 from bftrainer_slurm.controller.state.trainer_state import release
+from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.model import Element, ElementId, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from tests.controller.worlds import ARRAY, NOW_S, cases, element, snapshot, trainer
@@ -183,6 +185,18 @@ def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails
     measurements.kept = kept  # type: ignore[method-assign]
     after.at(trainer(ON_N1))
     assert after.registry.views[0].state.of(0).asked
+
+
+def test_the_next_controller_knows_who_is_engaged_and_which_sizes_were_tried() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    tried, engaged = NOTHING_TRIED.trains(2, {"n1"}), Engaged(3, frozenset({0}))
+    state = replace(looking.registry.views[0].state, tried=tried, engaged=engaged)
+    looking.registry.put({ARRAY: state})
+    after = Looking(looking.history)
+    after.at(trainer(ON_N1))
+    (known,) = after.registry.views
+    assert (known.state.tried, known.state.engaged) == (tried.lasting, engaged)
 
 
 def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
