@@ -289,7 +289,8 @@ class TrainerRegistry:
         known = replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
         tried = self.measurements.kept(array, TriedSizes) or NOTHING_TRIED
         engaged = self.measurements.kept(array, Engaged) or NOBODY
-        record.put(replace(known, tried=tried, engaged=engaged))
+        had_nodes_s = history.totals(array, now_s).last_s or 0.0
+        record.put(replace(known, tried=tried, engaged=engaged, had_nodes_s=had_nodes_s))
         return record
 
     def _write(self, events: Sequence[Event], snapshot: Snapshot) -> None:

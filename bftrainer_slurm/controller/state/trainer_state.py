@@ -12,7 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
-from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
+from bftrainer_slurm.controller.state.phases import (
+    HELD,
+    Began,
+    ElementRecord,
+    Ended,
+    Event,
+    Phase,
+    follow,
+)
 from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
@@ -69,7 +77,7 @@ class TrainerState:
     wait: Wait | None = None
     paused_until_s: float = 0.0  # it makes no progress before this, because it was rescaled
     submit_s: float = math.inf  # when it was submitted, as far as is known
-    had_nodes_s: float = 0.0  # when it last had a node
+    had_nodes_s: float = 0.0  # when an element last left its node
     notified: bool = False  # its output has a notice: elements do not join, or a size is left out
     tried: TriedSizes = NOTHING_TRIED
     engaged: Engaged = NOBODY  # who is in its group, and who runs its script, as members say
@@ -147,7 +155,10 @@ def advance(
     if state.wait is not None and running > state.wait.running:
         state = replace(state, wait=None)
     begun = state.begun or any(isinstance(one, Began) for one in events)
-    return finish(replace(state, elements=records, begun=begun), elements, now_s), events
+    ends_s = (one.time_s for one in events if isinstance(one, Ended))
+    had_nodes_s = max(ends_s, default=state.had_nodes_s)
+    state = replace(state, elements=records, begun=begun, had_nodes_s=had_nodes_s)
+    return finish(state, elements, now_s), events
 
 
 def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> TrainerState:
@@ -284,10 +295,8 @@ def note_rescale(
     ``up_s`` seconds if elements have joined, else ``down_s``. Elements that started no later than
     the old ones, for example on another trainer's node, belong to the start and cause no pause.
     """
-    if not before or nodes == before:
+    if not before or not nodes or nodes == before:
         return state
-    if not nodes:
-        return replace(state, had_nodes_s=now_s)
     until_s = now_s + down_s
     if joined := nodes - before:
         known = (starts_s[node] for node in joined & starts_s.keys())

@@ -199,6 +199,17 @@ def test_the_next_controller_knows_who_is_engaged_and_which_sizes_were_tried() -
     assert (known.state.tried, known.state.engaged) == (tried.lasting, engaged)
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_next_controller_knows_when_a_trainer_last_had_a_node(seen: bool) -> None:
+    looking = Looking()
+    held = element(0, "held", queued_s=NOW_S + 7)
+    for look in (ON_N1, held) if seen else (ON_N1,):
+        looking.at(trainer(look))
+    after = Looking(looking.history)
+    after.at(trainer(held))
+    assert after.registry.views[0].state.had_nodes_s == NOW_S + (10 if seen else 7)
+
+
 def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))

@@ -181,3 +181,9 @@ def test_an_element_that_was_cancelled_for_an_ordinary_job_has_not_failed() -> N
     state = counted(element(0, "preempted n1"), before=state_of(trainer(ON_N1)))
     assert state.of(0).phase is Phase.PREEMPTED
     assert (state.failing, state.rests_until_s) == (None, 0.0)
+
+
+def test_since_when_a_trainer_has_no_node_is_known() -> None:
+    held, ran = trainer("held"), state_of(trainer(ON_N1))
+    assert state_of(held, ran, NOW_S + 60).had_nodes_s == NOW_S + 60
+    assert state_of(held, TrainerState(had_nodes_s=NOW_S), NOW_S + 60).had_nodes_s == NOW_S

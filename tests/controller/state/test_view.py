@@ -261,8 +261,3 @@ def test_nobody_pauses_at_the_first_look_of_a_controller() -> None:
 def test_nodes_that_come_together_are_one_start_also_where_they_come_from_others() -> None:
     first, second = replace(ON_N1, start_s=NOW_S - 3), replace(ON_N2, start_s=NOW_S - 3)
     assert noted(view(first, second), "n1").paused_until_s <= NOW_S
-
-
-def test_since_when_a_trainer_has_no_node_is_known() -> None:
-    assert noted(view("held"), "n1").had_nodes_s == NOW_S
-    assert noted(view("held", had_nodes_s=NOW_S - 60)).had_nodes_s == NOW_S - 60
