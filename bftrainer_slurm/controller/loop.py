@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.phases import VACATES, Event, Phase
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import REST_S, TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
@@ -240,7 +240,12 @@ class Controller:
             return gone in kept
         (array, task), node = gone
         view = self.registry.view(array)
-        return array not in kept or (view is not None and view.state.of(task).may_be_on(node))
+        if view is None or array not in kept:
+            return array not in kept
+        record = view.state.of(task)
+        goes_on = record.phase in (Phase.RELEASED, *OCCUPIES)
+        its_own = node not in self._snapshot.nodes.rank  # a member's name for its node
+        return record.may_be_on(node) or (goes_on and its_own)
 
     def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
         """Record how long trainers pause, if their nodes differ from ``before``."""

@@ -46,12 +46,26 @@ def test_one_that_is_heard_again_before_that_stays() -> None:
     assert setting.on() == setting.before
 
 
-def test_one_that_was_cut_off_on_another_node_stays_and_the_keeper_waits_no_more() -> None:
+@pytest.mark.parametrize("node", ["n2", "n2.cluster.org"])
+def test_one_that_was_cut_off_elsewhere_stays_and_is_gone_from_there_if_slurm_knows_that_node(
+    node: str,
+) -> None:
     setting = CutOff()
-    setting.hears(NoteKind.CUT, "n9")
+    setting.hears(NoteKind.CUT, node)
     setting.settle()
     assert setting.on() == setting.before
-    assert setting.told.gone == [(ElementId(ARRAY, setting.task), "n9")]
+    told = [(ElementId(ARRAY, setting.task), "n2")] if node == "n2" else []
+    assert setting.told.gone == told
+
+
+def test_nobody_waits_for_one_that_slurm_does_not_run_any_more() -> None:
+    setting = CutOff()
+    setting.slurm.start_ordinary_(setting.node)
+    setting.turn()
+    setting.told.gone.clear()
+    setting.hears(NoteKind.CUT, "n1.cluster.org")
+    setting.turn()
+    assert setting.told.gone == [(ElementId(ARRAY, setting.task), "n1.cluster.org")]
 
 
 def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:
