@@ -227,12 +227,6 @@ class History:
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
         self.write(put("problems", time_s, text), keep_newest("problems", _PROBLEMS_KEPT))
 
-    def has_begun(self, array: int) -> bool:
-        """Return whether a trainer has ever had a node; true if the file cannot be read."""
-        return self.trouble is not None or bool(
-            self.read("SELECT 1 FROM allocations WHERE array = ? LIMIT 1", array)
-        )
-
     def knows_another(self, array: int, id_: str) -> bool:
         """Return whether the file knows another trainer with this array id."""
         rows = self.read("SELECT id FROM trainers WHERE array = ?", array)

@@ -285,12 +285,18 @@ class TrainerRegistry:
             self._records.pop(array, None)
         record = self._records.setdefault(array, Record(TrainerState()))
         over, submit_s = history.meet(trainer, now_s)
-        begun = history.has_begun(array)
-        known = replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
-        tried = self.measurements.kept(array, TriedSizes) or NOTHING_TRIED
-        engaged = self.measurements.kept(array, Engaged) or NOBODY
-        had_nodes_s = history.totals(array, now_s).last_s or 0.0
-        record.put(replace(known, tried=tried, engaged=engaged, had_nodes_s=had_nodes_s))
+        totals = history.totals(array, now_s)
+        known = replace(
+            record.state,
+            over=over,
+            finished_s=now_s,
+            submit_s=submit_s,
+            begun=totals.grew > 0 or history.trouble is not None,  # then the file cannot tell
+            had_nodes_s=totals.last_s or 0.0,
+            tried=self.measurements.kept(array, TriedSizes) or NOTHING_TRIED,
+            engaged=self.measurements.kept(array, Engaged) or NOBODY,
+        )
+        record.put(known)
         return record
 
     def _write(self, events: Sequence[Event], snapshot: Snapshot) -> None:
