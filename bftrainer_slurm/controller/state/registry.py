@@ -89,24 +89,14 @@ def _stays(trainer: Trainer) -> frozenset[_Stay]:
 class Record:
     """All that is known about one trainer; it can be dropped in one step."""
 
-    seen: TrainerView | TrainerState  # just the state if the last look could not handle it
+    state: TrainerState  # what the controller knows besides Slurm's data
+    view: TrainerView | None = None  # with this state; None if the last look could not handle it
     reported: ReportedState | None = None  # by its members
-
-    @property
-    def view(self) -> TrainerView | None:
-        """The trainer's view; None if the last look could not handle it."""
-        return self.seen if isinstance(self.seen, TrainerView) else None
-
-    @property
-    def state(self) -> TrainerState:
-        """What the controller knows besides Slurm's data."""
-        return self.seen.state if isinstance(self.seen, TrainerView) else self.seen
 
     def put(self, state: TrainerState) -> None:
         """Replace the trainer's state."""
         if state is not self.state:
-            view = self.view
-            self.seen = state if view is None else replace(view, state=state)
+            self.state, self.view = state, self.view and replace(self.view, state=state)
 
 
 class TrainerRegistry:
@@ -318,7 +308,7 @@ class TrainerRegistry:
         views = {view.array: view for view in views_of(known, ordinary, rested_s, last)}
         self.put(states)
         for array, record in self._records.items():
-            record.seen = views.get(array, record.state)
+            record.view = views.get(array)
         # Use Slurm's order, so that nothing depends on which trainer was seen first.
         self._records = {
             one.array: self._records[one.array] for one in trainers if one.array in self._records
