@@ -29,8 +29,8 @@ from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNote
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import REST_S, TrainerErrors, TrainerRegistry
-from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
-from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.controller.state.trainer_state import apply_note
+from bftrainer_slurm.controller.state.view import TrainerView, note_rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
@@ -251,10 +251,8 @@ class Controller:
         """Record how long trainers pause, if their nodes differ from ``before``."""
         for view in self.registry.views:
             with self._errors.of(view.array):
-                costs = self.performance.costs(view, now_s)
-                nodes = before.get(view.array, set()), view.nodes
-                pauses_s = costs.up_s, costs.down_s
-                state = note_rescale(view.state, *nodes, view.starts_s(), *pauses_s, now_s)
+                costs, had = self.performance.costs(view, now_s), before.get(view.array, set())
+                state = note_rescale(view, had, costs.up_s, costs.down_s, now_s)
                 self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:

@@ -7,7 +7,7 @@ trainer is over, and which elements were asked to leave.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
@@ -277,30 +277,3 @@ def note_cut(state: TrainerState, note: Note) -> TrainerState:
     if not record.there or note.node not in ("", record.node) or record.cut == cut:
         return state
     return replace(state, elements={**state.elements, note.task: replace(record, cut=cut)})
-
-
-def note_rescale(
-    state: TrainerState,
-    before: Set[str],
-    nodes: Set[str],
-    starts_s: Mapping[str, float],
-    up_s: float,
-    down_s: float,
-    now_s: float,
-) -> TrainerState:
-    """Return the state with the pause after a rescale.
-
-    ``before`` are the trainer's nodes at the last look, ``nodes`` its present ones. ``starts_s`` is
-    when elements started there, as far as known; a look may see a start late. The pause takes
-    ``up_s`` seconds if elements have joined, else ``down_s``. Elements that started no later than
-    the old ones, for example on another trainer's node, belong to the start and cause no pause.
-    """
-    if not before or not nodes or nodes == before:
-        return state
-    until_s = now_s + down_s
-    if joined := nodes - before:
-        known = (starts_s[node] for node in joined & starts_s.keys())
-        joined_s = min(now_s, max(known, default=now_s))
-        together = all(starts_s.get(node, -math.inf) >= joined_s for node in nodes & before)
-        until_s = now_s if together else joined_s + up_s
-    return replace(state, paused_until_s=max(state.paused_until_s, until_s))

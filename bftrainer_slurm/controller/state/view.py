@@ -296,3 +296,24 @@ def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
         return view
     placed = {id_: node for id_, node in view.placed.items() if id_ not in gone}
     return replace(view, placed=placed, spare=tuple(id_ for id_ in view.spare if id_ not in gone))
+
+
+def note_rescale(
+    view: TrainerView, before: Set[str], up_s: float, down_s: float, now_s: float
+) -> TrainerState:
+    """Return a trainer's state with the pause after a change from its nodes ``before``.
+
+    The pause takes ``up_s`` seconds if elements have joined, else ``down_s``; a look may see a
+    start late. Elements that started no later than the old ones, for example on another trainer's
+    node, belong to the start and cause no pause.
+    """
+    state, nodes, starts_s = view.state, view.nodes, view.starts_s()
+    if not before or not nodes or nodes == before:
+        return state
+    until_s = now_s + down_s
+    if joined := nodes - before:
+        known = (starts_s[node] for node in joined & starts_s.keys())
+        joined_s = min(now_s, max(known, default=now_s))
+        together = all(starts_s.get(node, -math.inf) >= joined_s for node in nodes & before)
+        until_s = now_s if together else joined_s + up_s
+    return replace(state, paused_until_s=max(state.paused_until_s, until_s))

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_rescale
-from bftrainer_slurm.controller.state.view import TrainerView, views_of, without
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.view import TrainerView, note_rescale, views_of, without
 from bftrainer_slurm.model import Element, ElementId
 from tests.controller.worlds import (
     ARRAY,
@@ -233,7 +233,7 @@ ON_N2 = element(1, "running n2", start_s=NOW_S)
 
 
 def noted(now: TrainerView, *had: str) -> TrainerState:
-    return note_rescale(now.state, named(" ".join(had)), now.nodes, now.starts_s(), *COSTS, NOW_S)
+    return note_rescale(now, named(" ".join(had)), *COSTS, NOW_S)
 
 
 @cases(
