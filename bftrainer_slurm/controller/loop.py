@@ -134,7 +134,6 @@ class Controller:
             self.registry.finish(self._snapshot.time_s)
         cluster = self._cluster.view(self._snapshot, self.registry)
         self.decision = self._decider.decide(cluster)
-        self.schedule.as_they_come = self.decision.as_they_come
         self.registry.bad.evidence = self.decision.bad
         self.registry.put(self.decision.states)
         self.introduce()
@@ -321,4 +320,4 @@ class Controller:
             self.registry.put({view.array: apply_note(view.state, numbered)})
             if note.kind is NoteKind.UP and record.may_start_on(note.node):
                 return  # the element came up where it was sent, so no look is needed
-        self.schedule.hint(note.kind, now_s)
+        self.schedule.hint(note.kind, now_s, self.decision.as_they_come)

@@ -86,7 +86,6 @@ class Schedule:
         self._hinted = _HINTED_LOOKS
         self._no_pass_until_s = self._slow_logged_s = float("-inf")
         self._lead_s = LEAD_S
-        self.as_they_come = False  # the main scheduler starts jobs that are submitted
 
     def due_s(self) -> float:
         """Return when the next look is due."""
@@ -101,15 +100,15 @@ class Schedule:
         """Return what this look should read besides the queue: "nodes", "reservations"."""
         return _ALSO if now_s >= self._also_due_s else frozenset()
 
-    def hint(self, kind: NoteKind, now_s: float) -> None:
+    def hint(self, kind: NoteKind, now_s: float, as_they_come: bool = False) -> None:
         """Look sooner because an element or a submission has sent a note.
 
         A submitted job waits for the look just before the next backfill pass, unless the main
-        scheduler starts jobs as they come.
+        scheduler starts jobs ``as_they_come``.
         """
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if kind is NoteKind.ANNOUNCED:
-            until_s = now_s if self.as_they_come else self._no_pass_until_s - self._lead_s
+            until_s = now_s if as_they_come else self._no_pass_until_s - self._lead_s
             delay_s = max(0.0, until_s - now_s)
         if self._hinted < 1:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)

@@ -179,7 +179,6 @@ def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_othe
 
 def test_a_submission_is_looked_at_at_once_where_jobs_start_as_they_come() -> None:
     schedule = looking()
-    schedule.as_they_come = True
     schedule.expect_pass(BackfillForecast(20.0, 20.0, 20.0), 0.0)
-    schedule.hint(NoteKind.ANNOUNCED, 5.0)
+    schedule.hint(NoteKind.ANNOUNCED, 5.0, as_they_come=True)
     assert schedule.due_s() == 5.0
