@@ -79,10 +79,10 @@ def grows(number: int) -> list[Action]:
 @cases(
     "action, word",
     a_trainer_starts_before_the_keeper_knows_that_it_is_the_first=(
-        replace(grow(A), new=True), f"begin {ARRAY}"
+        replace(grow(A), new=True), f"begins {ARRAY}"
     ),
     a_finished_training_starts_before_the_keeper_knows_that_it_has_finished=(
-        replace(grow(A), finished=True), f"finish {ARRAY}"
+        replace(grow(A), finished=True), f"finished {ARRAY}"
     ),
 )  # fmt: skip
 def test_no_element_of(action: Grow, word: str) -> None:
@@ -103,7 +103,7 @@ def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
 def test_a_trainer_with_nothing_alive_begins_a_new_rendezvous() -> None:
     slurm = site()
     do(slurm, grow(A, B, nodes="n1 n2", first=True), grow(C, nodes="n3"))
-    assert slurm.requests_ == [f"end {ARRAY}", "grow", "grow"]
+    assert slurm.requests_ == [f"ended {ARRAY}", "grow", "grow"]
     assert slurm.on_(ARRAY) == {"n1": 0, "n2": 1, "n3": 2}
 
 
