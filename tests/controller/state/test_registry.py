@@ -206,6 +206,7 @@ def test_the_next_controller_knows_when_a_trainer_last_had_a_node(seen: bool) ->
     for look in (ON_N1, held) if seen else (ON_N1,):
         looking.at(trainer(look))
     after = Looking(looking.history)
+    after.now_s = looking.now_s
     after.at(trainer(held))
     assert after.registry.views[0].state.had_nodes_s == NOW_S + (10 if seen else 7)
 
