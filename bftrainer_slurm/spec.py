@@ -75,6 +75,16 @@ class Spec:
     by_s: float | None = None
     noise: float | None = None
 
+    def rate_needed(self, samples: float, now_s: float) -> float | None:
+        """Return the samples/s from now on that meet the deadline, if so many are trained.
+
+        None: there is no deadline, it is over, or all samples are trained.
+        """
+        if self.samples is None or self.by_s is None:
+            return None
+        left, left_s = self.samples - samples, self.by_s - now_s
+        return left / left_s if left > 0 and left_s > 0 else None
+
 
 @dataclass(frozen=True)
 class Request:

@@ -46,7 +46,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
     """Return the known reasons as JSON has them; the schema is in docs/internals/json.md."""
     kept = (
         *("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "sizes", "step"),
-        *("gpus", "nodes", "starting"),
+        *("gpus", "nodes", "starting", "deadline"),
     )
     pool = document["pool"]
     return {

@@ -141,9 +141,9 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
 def _notice(one: dict[str, Any]) -> str | None:
     """Return what a trainer's user should know first."""
     left_out = f"left out: {one['left_out']}" if one.get("left_out") else None
-    about = one.get("deadline")
-    behind = deadline(one) if about and about["state"] not in ("on time", "done") else None
-    return one.get("notice") or one.get("why") or left_out or behind
+    about = one.get("deadline") or {"state": "done"}
+    is_met = about["state"] == "done" or (about["state"], about["nodes_left"]) == ("on time", None)
+    return one.get("notice") or one.get("why") or left_out or (None if is_met else deadline(one))
 
 
 def _notice_lines(one: dict[str, Any]) -> list[str]:

@@ -178,7 +178,7 @@ class Controller:
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        deps, array = self.deps, view.array
+        deps, array, standing = self.deps, view.array, self.decision.standing
         return trainer_status(
             view,
             deps.history.totals(array, now_s),
@@ -186,6 +186,7 @@ class Controller:
             self._errors.why.get(array) or self.decision.stuck.get(array),
             self.performance.costs(view, now_s),
             self._explained[1].get(str(array)),
+            None if standing is None else standing.problem.needs.get(str(array)),
             self._not_together(view, now_s),
             now_s,
         )

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner.objectives.deadlines import Need
 from bftrainer_slurm.planner.supply import ROUNDING, Row, Rows, rows_of
 from bftrainer_slurm.sizes import Sizes
 
@@ -155,7 +156,7 @@ class Problem:
     ``classes`` divide the pool; without classes all nodes are alike. ``free`` is how many GPUs of
     a node no ordinary job has; if it is not named, all of its class. ``switch_of`` names the switch
     or block that each node is under, if that is known; of whole nodes each trainer gets those under
-    few switches.
+    few switches. ``needs`` has what deadlines need, by trainer; the curves have them already.
     """
 
     pool: frozenset[str]
@@ -167,6 +168,7 @@ class Problem:
     classes: tuple[NodeClass, ...] = ()
     free: Mapping[str, int] = field(default_factory=dict)
     switch_of: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, Need] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         now = [node for trainer in self.trainers for node in trainer.current]

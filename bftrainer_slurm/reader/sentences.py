@@ -100,20 +100,33 @@ def deadline(one: Mapping[str, Any]) -> str | None:
         return f"{samples} by {by}: all are trained"
     if state == "passed":
         return f"{samples} by {by}: that is over, and it counts as if it had no deadline"
+    refused = _no_share(one, about)
     if state == "not known":
-        return (
-            f"{samples} by {by}: its samples/s are not known yet; a new trainer gets its least "
-            "number of nodes first, and one that reports no samples has no deadline"
+        meanwhile = refused or (
+            "; a new trainer gets its least number of nodes first, and one that reports no samples "
+            "has no deadline"
         )
+        return f"{samples} by {by}: its samples/s are not known yet{meanwhile}"
     rate = one.get("samples_per_s")
     has = f"has {number(rate)}" if rate else "makes none now"
     needs = f"needs {number(about['needs'])} samples/s until {by} and {has}"
     if state == "on time":
-        return f"{needs}: on time"
+        return f"{needs}: on time{refused}"
     late = f"late by {duration(about['late_s'])}" if about["late_s"] else "late"
     if state == "late":
-        return f"{needs}: {late}"
+        return f"{needs}: {late}{refused}"
     return f"{needs}: {late}; no number of its nodes is enough, so it counts as without a deadline"
+
+
+def _no_share(one: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Say that a deadline does not fit into the site's share for deadlines; empty if it does."""
+    if about["nodes_left"] is None:
+        return ""
+    left = amount(one, about["nodes_left"])
+    return (
+        f"; that takes {size_of(one, about['nodes'])}, and deadlines may have "
+        f"{f'only {left}' if left else 'no'} more (deadline_share), so it counts as without one"
+    )
 
 
 def noise_scale(one: Mapping[str, Any]) -> str | None:

@@ -21,6 +21,7 @@ from bftrainer_slurm.cli.controller import oserror_message
 from bftrainer_slurm.cli.show import lines as lines_of_trainer
 from bftrainer_slurm.cli.status import status_lines
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
+from bftrainer_slurm.reader.sentences import reasons
 
 TRAINER = {
     "array": 12,
@@ -37,6 +38,13 @@ TRAINER = {
     "shrank": 0,
     "reclaimed": 1,
 }
+ON_TIME: dict[str, object] = {
+    "state": "on time",
+    "needs": 1_200.0,
+    "late_s": None,
+    "nodes": 2,
+    "nodes_left": None,
+}
 SHOWN = TRAINER | {
     "why": None,
     "submit_s": 0.0,
@@ -45,7 +53,7 @@ SHOWN = TRAINER | {
     "node_hours": None,
     "wanted_samples": 2_000_000.0,
     "by_s": 1_796_112_000.0,
-    "deadline": {"state": "on time", "needs": 1_200.0, "late_s": None},
+    "deadline": ON_TIME,
     "start_minutes": None,
     "sizes": [],
     "step": 1,
@@ -265,10 +273,30 @@ def test_a_deadline_is_told_in_show_and_below_the_table_if_it_is_not_met(
     state: str, late_s: float | None, said: str
 ) -> None:
     by = time.strftime("%Y-%m-%d %H:%M", time.localtime(1_796_112_000))
-    one = SHOWN | {"deadline": {"state": state, "needs": 1_200.0, "late_s": late_s}}
+    about = {"state": state, "needs": 1_200.0, "late_s": late_s}
+    one = SHOWN | {"deadline": ON_TIME | about}
     assert said.format(by=by) in render_trainer(one)
     below = "trainer 12: " in render(DOCUMENT | {"trainers": [one]})
     assert below == (state not in ("on time", "done"))
+
+
+@pytest.mark.parametrize("state", ["on time", "late", "not known"])
+@pytest.mark.parametrize(
+    ("left", "gpus", "said"),
+    [
+        (3, 0, "; that takes 5 nodes, and deadlines may have only 3 more (deadline_share)"),
+        (0, 2, "; that takes 10 GPUs, and deadlines may have no more (deadline_share)"),
+    ],
+)
+def test_a_deadline_that_the_sites_share_has_no_room_for_is_told_everywhere(
+    state: str, left: int, gpus: int, said: str
+) -> None:
+    about = {"state": state, "nodes": 5, "nodes_left": left}
+    one = SHOWN | {"deadline": ON_TIME | about, "gpus": gpus}
+    said += ", so it counts as without one"
+    below = render(DOCUMENT | {"trainers": [one]}).splitlines()[-1]
+    assert below.startswith("trainer 12: ")
+    assert all(said in text for text in (below, render_trainer(one), reasons(one, DOCUMENT)[0]))
 
 
 @pytest.mark.parametrize(

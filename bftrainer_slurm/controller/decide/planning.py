@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Resources, ThroughputCurve
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Deadline, Facts, Objective, curves_of
-from bftrainer_slurm.planner.objectives.deadlines import urgent, with_deadlines
+from bftrainer_slurm.planner.objectives.deadlines import needs_of, with_deadlines
 from bftrainer_slurm.planner.problem import (
     Costs,
     NodeClass,
@@ -84,7 +84,7 @@ def problem_of(
         _facts(view, estimate, most, now_s)
         for view, estimate in zip(chosen, estimates, strict=True)
     ]
-    needs = urgent(facts, deadline_share * len(names))
+    needs = needs_of(facts, deadline_share * len(names))
     curves = with_deadlines(curves_of(objective, facts), needs)
     classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
@@ -101,6 +101,7 @@ def problem_of(
         classes=tuple(classes),
         free=parts,
         switch_of=switch_of,
+        needs={trainers[index].key: need for index, need in needs.items()},
     )
 
 
@@ -229,16 +230,16 @@ def _deadline(spec: Spec, estimate: Estimate, now_s: float) -> Deadline | None:
 
     A new one needs its least nodes, to be measured; one that reports no samples has no deadline.
     """
-    if spec.samples is None or spec.by_s is None or spec.by_s <= now_s:
+    rate = spec.rate_needed(estimate.samples or 0.0, now_s)
+    if rate is None or spec.by_s is None:
         return None
     if not estimate.measured:
         return Deadline(spec.by_s, 0.0)
-    samples = estimate.samples
-    if samples is None or spec.samples <= samples:
+    if estimate.samples is None:
         return None
-    rate = (spec.samples - samples) / (spec.by_s - now_s)
     steps = math.ceil(math.log(rate, _RATE_STEP))  # so that passing time alone makes no new plan
-    return Deadline(spec.by_s, _RATE_STEP**steps)
+    stepped, most = _RATE_STEP**steps, max(estimate.curve.values)
+    return Deadline(spec.by_s, stepped if stepped <= most else rate)
 
 
 def _noise(batches: float) -> float:
@@ -392,4 +393,4 @@ def _wanted(problem: Problem) -> tuple[object, ...]:
         (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred, one.gpus)
         for one in problem.trainers
     ]
-    return problem.pool, trainers, problem.classes, problem.free
+    return problem.pool, trainers, problem.classes, problem.free, problem.needs

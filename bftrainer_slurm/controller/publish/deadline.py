@@ -5,25 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bftrainer_slurm.planner.objectives.deadlines import Need
+from bftrainer_slurm.spec import Spec
+
 
 def deadline_status(
-    left: float, left_s: float, rate: float | None, most: float | None
-) -> Mapping[str, Any]:
-    """Return a deadline as the status has it.
+    spec: Spec, samples: float | None, rate: float | None, need: Need | None, now_s: float
+) -> Mapping[str, Any] | None:
+    """Return a deadline as the status has it; None: the trainer has none.
 
-    ``left`` are the samples that are left, ``left_s`` the seconds. ``rate`` is the trainer's
-    samples/s now, None: it makes none; ``most`` what it makes on all its nodes, None: not known.
+    ``samples`` are trained so far, None: not known. ``rate`` is the samples/s now, None: it makes
+    none. ``need`` is what the plan counts with, None: it is in no plan, or counts with no deadline.
     """
-    needs = left / left_s if left > 0 and left_s > 0 else None
+    if spec.samples is None or spec.by_s is None:
+        return None
+    left, needs = spec.samples - (samples or 0.0), spec.rate_needed(samples or 0.0, now_s)
     if left <= 0:
         state = "done"
-    elif left_s <= 0:
+    elif needs is None:
         state = "passed"
-    elif most is None:
+    elif samples is None:
         state = "not known"
-    elif needs is not None and needs > most:
+    elif need is not None and not need.nodes:
         state = "cannot be met"
     else:
-        state = "on time" if rate and needs and rate >= needs else "late"
-    late_s = max(0.0, left / rate - left_s) if state in ("late", "cannot be met") and rate else None
-    return {"state": state, "needs": needs, "late_s": late_s}
+        state = "on time" if rate and rate >= needs else "late"
+    behind = state in ("late", "cannot be met") and rate
+    return {
+        "state": state,
+        "needs": needs,
+        "late_s": max(0.0, left / rate - (spec.by_s - now_s)) if behind and rate else None,
+        "nodes": None if need is None or needs is None else need.nodes,
+        "nodes_left": None if need is None or needs is None else need.left,
+    }

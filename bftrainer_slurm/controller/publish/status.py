@@ -25,6 +25,7 @@ from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Totals, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.planner.objectives.deadlines import Need
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.slurm.gateway import may_be_job_submit
@@ -53,13 +54,14 @@ def trainer_status(
     trouble: str | None,
     costs: RescaleCosts,
     terms: Mapping[str, Any] | None,
+    need: Need | None,
     warning: str | None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users see of one trainer.
 
     ``trouble`` says why it cannot grow, None if it can. ``terms`` are the reasons for its size in
-    the plan. ``warning``: see ``not_together``.
+    the plan, ``need`` is what its deadline needs there. ``warning``: see ``not_together``.
     """
     trainer, failing = view.trainer, view.state.failing
     left_out, noise = view.left_out(now_s), reported.noise(trainer.record.spec.noise)
@@ -92,7 +94,13 @@ def trainer_status(
         "reclaimed": totals.reclaimed,
         "node_s": totals.node_s,
         **_reported(reported, now_s),
-        "deadline": _deadline(view, reported, now_s),
+        "deadline": deadline_status(
+            trainer.record.spec,
+            reported.samples_so_far,
+            samples_per_s(reported.progress.recent, now_s),
+            need,
+            now_s,
+        ),
         "noise": None if noise is None else asdict(noise),
         "goodput": goodput(reported.work, totals, view.submit_s, ended=ended, now_s=now_s),
         **_measured(view, reported, costs),
@@ -134,16 +142,6 @@ def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:
         asked |= notes_arrive and record.mute
         if record.node is not None and (asked or record.phase is Phase.LEAVING):
             yield record.node
-
-
-def _deadline(view: TrainerView, reported: ReportedState, now_s: float) -> Mapping[str, Any] | None:
-    record, samples = view.trainer.record, reported.samples_so_far
-    if record.spec.by_s is None or record.spec.samples is None:
-        return None
-    most = None if samples is None else max(reported.fit.curve(record.max_nodes).values)
-    rate = samples_per_s(reported.progress.recent, now_s)
-    left = record.spec.samples - (samples or 0.0), record.spec.by_s - now_s
-    return deadline_status(*left, rate, most)
 
 
 def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:

@@ -9,19 +9,23 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.planning import problem_of
+from bftrainer_slurm.controller.decide.planning import problem_of, same_question
 from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
+from bftrainer_slurm.planner.objectives.deadlines import Need
+from bftrainer_slurm.planner.problem import Problem
 from tests.controller.decide.test_problem import HELD
 from tests.controller.worlds import NOW_S, cluster, view
 
 PLAIN = [10.0] * 4  # what each node brings without a deadline
 
 
-def gains(samples: float | None, measured: bool = True, share: float = 1.0) -> list[float]:
-    """What each node brings to a trainer of 10 samples/s a node that needs 1,000 in 50 s."""
+def problem(
+    samples: float | None, measured: bool = True, share: float = 1.0, left_s: float = 50.0
+) -> Problem:
+    """A trainer of 10 samples/s a node, on up to four nodes, that needs 1,000 in 50 s."""
 
     class Known:
         def costs(self, _: TrainerView, now_s: float) -> RescaleCosts:
@@ -35,12 +39,19 @@ def gains(samples: float | None, measured: bool = True, share: float = 1.0) -> l
     known: Any = Known()
     plain = view(*[HELD] * 4)
     record = plain.trainer.record
-    spec = replace(record.spec, samples=1000.0, by_s=NOW_S + 50.0)
+    spec = replace(record.spec, samples=1000.0, by_s=NOW_S + left_s)
     record = replace(record, spec=spec, min_nodes=1, max_nodes=4)
     due = replace(plain, trainer=replace(plain.trainer, record=record))
     free = dict.fromkeys(("n1", "n2", "n3", "n4"), 1)
     asked = cluster(due), free, find("throughput"), known, {}, Eligibility()
-    curve = problem_of(*asked, deadline_share=share).trainers[0].curve
+    return problem_of(*asked, deadline_share=share)
+
+
+def gains(
+    samples: float | None, measured: bool = True, share: float = 1.0, left_s: float = 50.0
+) -> list[float]:
+    """What each node brings to this trainer."""
+    curve = problem(samples, measured, share, left_s).trainers[0].curve
     return [curve.at(size + 1) - curve.at(size) for size in range(4)]
 
 
@@ -59,3 +70,21 @@ def test_without_samples_and_with_all_of_them_it_counts_as_usual(samples: float 
 
 def test_beyond_the_sites_share_it_counts_as_usual() -> None:
     assert gains(samples=0.0, share=0.5) == pytest.approx(PLAIN)
+
+
+def test_a_problem_says_what_a_deadline_needs_and_what_the_sites_share_has_left() -> None:
+    (need,) = problem(samples=0.0).needs.values()
+    assert need == Need(3)
+    (need,) = problem(samples=0.0, share=0.5).needs.values()
+    assert need == Need(3, left=2)
+    assert not problem(samples=1000.0).needs
+
+
+def test_a_deadline_that_all_its_nodes_just_meet_counts() -> None:
+    assert gains(samples=0.0, left_s=25.2) == pytest.approx([30.0] * 4)  # 39.7 of 40 samples/s
+    assert gains(samples=0.0, left_s=24.9) == pytest.approx(PLAIN)
+
+
+def test_what_a_deadline_needs_is_another_question() -> None:
+    before, now = problem(samples=0.0, share=0.25), problem(samples=0.0, share=0.5)
+    assert not same_question(now, before)  # it is refused in both, and its curve is the same

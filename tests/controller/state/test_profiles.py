@@ -63,7 +63,7 @@ class Profiles(PerformanceModel):
 
     def shown(self, one: TrainerView) -> Any:
         """What users see of it."""
-        about = self.of(one.trainer), None, self.costs(one, NOW_S), None, None
+        about = self.of(one.trainer), None, self.costs(one, NOW_S), None, None, None
         return trainer_status(one, Totals(), *about, NOW_S)
 
 
