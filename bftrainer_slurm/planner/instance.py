@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -33,7 +33,7 @@ Place: TypeAlias = Annotated[int, Meta(ge=-1, le=MAX_NODES)]
 Gpus: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_GPUS)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products of two is finite
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
-
+Fact = TypeVar("Fact", int, float, str)  # of a node
 
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _MISSING = re.compile("Object missing required field `(.*)`")
@@ -95,6 +95,7 @@ class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=T
     current_map: tuple[str, ...] | None = None
     node_life_s: tuple[Amount | None, ...] | None = None
     node_since_s: tuple[Amount | None, ...] | None = None
+    node_switch: tuple[Name | None, ...] | None = None
     trainers: Annotated[tuple[TrainerData, ...], Meta(max_length=MAX_TRAINERS)]
     classes: Annotated[tuple[ClassData, ...], Meta(min_length=1, max_length=MAX_CLASSES)] | None = (
         None
@@ -188,6 +189,7 @@ def document_of(problem: Problem) -> dict[str, Any]:
     names = sorted(problem.pool)
     instance = _instance(problem, names, [one.name for one in problem.classes])
     instance.node_names = tuple(names)
+    instance.node_switch = tuple(map(problem.switch_of.get, names)) if problem.switch_of else None
     for data, trainer in zip(instance.trainers, problem.trainers, strict=True):
         data.name = trainer.key
     document: dict[str, Any] = msgspec.to_builtins(instance)
@@ -203,7 +205,7 @@ def _in_order(
 
 
 def anonymous(problem: Problem) -> Instance:
-    """Return the problem without names, and without times that only ``placement`` looks at."""
+    """Return the problem without names, and without what only ``placement`` looks at."""
     names = list(map(str, range(len(problem.classes))))
     instance = _instance(problem, sorted(problem.pool), names)
     if not problem.in_parts:
@@ -265,6 +267,7 @@ def problem_of(instance: Instance) -> Problem:
         costs=instance.costs,
         life_s=_by_node("node_life_s", instance.node_life_s, names),
         since_s=_by_node("node_since_s", instance.node_since_s, names),
+        switch_of=_by_node("node_switch", instance.node_switch, names),
         classes=_classes(instance, names),
         free=_free(instance, names),
     )
@@ -276,25 +279,20 @@ def numbers_of(nodes: Iterable[frozenset[str]]) -> list[list[int]]:
 
 
 def _free(instance: Instance, names: Sequence[str]) -> dict[str, int]:
-    gpus = instance.node_gpus
-    if gpus is None:
-        return {}
-    if len(gpus) != len(names):
-        raise ValueError("node_gpus must have a number, or null, for each node")
-    free = {name: count for name, count in zip(names, gpus, strict=True) if count is not None}
+    free = _by_node("node_gpus", instance.node_gpus, names)
     if free and not any(one.gpus for one in instance.classes or ()):
         raise ValueError("node_gpus needs classes that say how many gpus each of their nodes has")
     return free
 
 
 def _by_node(
-    key: str, times_s: Sequence[float | None] | None, names: Sequence[str]
-) -> dict[str, float]:
-    if times_s is None:
+    key: str, facts: Sequence[Fact | None] | None, names: Sequence[str]
+) -> dict[str, Fact]:
+    if facts is None:
         return {}
-    if len(times_s) != len(names):
-        raise ValueError(f"{key} must have a number, or null, for each node")
-    return {name: s for name, s in zip(names, times_s, strict=True) if s is not None}
+    if len(facts) != len(names):
+        raise ValueError(f"{key} must have an entry, or null, for each node")
+    return {name: fact for name, fact in zip(names, facts, strict=True) if fact is not None}
 
 
 def _names(instance: Instance) -> Sequence[str]:

@@ -71,7 +71,7 @@ def test_an_element_does_not_move_to_make_room(planner: Planner) -> None:
     ("change", "why"),
     [
         ({"node_gpus": [9, 3, 1, 8]}, "free must have 0 to as many GPUs of a node as its class"),
-        ({"node_gpus": [8]}, "node_gpus must have a number, or null, for each node"),
+        ({"node_gpus": [8]}, "node_gpus must have an entry, or null, for each node"),
         ({"classes": None}, "node_gpus needs classes that say how many gpus"),
         ({"node_gpus": [8, 3, 0, 8]}, "trainers have more GPUs of node n2 than are free"),
         ({"classes": [{"name": "a", "gpus": -1}]}, "gpus"),

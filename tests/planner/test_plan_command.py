@@ -126,7 +126,16 @@ def test_plans_again_what_the_controller_has_planned(tmp_path: Path) -> None:
     lasting = replace(lasting, since_s={"n0": 5.0})
     history = History(tmp_path / "history.sqlite")
     history.add_problem(1.0, lambda: document_of(lasting))
-    asked = ["--from-history", "1", "--state", str(tmp_path)]
+    # Of the two idle nodes the last is under the same switch as its own.
+    under = {"n0": "s1", "n1": "s2", "n2": "s1"}
+    switched = replace(
+        lasting, trainers=(replace(planned("17", "n0"), max_nodes=2),), switch_of=under
+    )
+    history.add_problem(2.0, lambda: document_of(switched))
+    again = ["--from-history", "1", "--state", str(tmp_path), "--json"]
+    (placed,) = json.loads(CliRunner().invoke(plan, again).stdout)["placement"]
+    assert placed == ["n0", "n2"]
+    asked = ["--from-history", "2", "--state", str(tmp_path)]
     found = json.loads(CliRunner().invoke(plan, [*asked, "--json"]).stdout)
     assert sum(found["nodes"]) == 3
     shown = CliRunner().invoke(plan, [*asked, "--problem"]).stdout
