@@ -38,15 +38,14 @@ def solve(
     unit = max(map(abs, worths), default=0.0) / SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
     model.pump_passes = 0  # the feasibility pump takes most of the time, and finds little
-    has = {node: at for at, part in enumerate(problem.all_classes()) for node in sorted(part.nodes)}
     used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)
     objective = mip.LinExpr()
     chosen = [
-        _add(model, problem, one, its, has, used, objective, unit)
+        _add(model, problem, one, its, used, objective, unit)
         for one, its in zip(problem.trainers, pieces, strict=True)
     ]
     for node, taken in used.items():
-        model += taken <= problem.units_on(node, problem.all_classes()[has[node]])
+        model += taken <= problem.units_on(node)
     model.objective = objective
     status = model.optimize(max_seconds=max(0.05, limit_s))
     if model.num_solutions == 0:
@@ -60,13 +59,12 @@ def _add(
     problem: Problem,
     trainer: PlannedTrainer,
     pieces: Sequence[Segment],
-    has: dict[str, int],
     used: dict[str, mip.LinExpr],
     objective: mip.LinExpr,
     unit: float,
 ) -> dict[str, mip.Var]:
     """Add a trainer: one number of nodes, of one kind, and none of its nodes moves."""
-    classes, now = problem.all_classes(), len(trainer.current)
+    now = len(trainer.current)
     takes = [model.add_var(var_type=mip.BINARY) for _ in pieces]
     options = list(zip(pieces, takes, strict=True))
     count = mip.LinExpr()
@@ -81,22 +79,22 @@ def _add(
     model += mip.xsum(takes) == 1
     keeps = mip.xsum(take for piece, take in options if piece.least >= now)
     grows = mip.xsum(take for piece, take in options if piece.least > now)
-    kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
+    hardware = dict.fromkeys(part.hardware for part in problem.all_classes())
+    kinds = {kind: model.add_var(var_type=mip.BINARY) for kind in hardware}
     model += mip.xsum(kinds.values()) == 1
     may_grow = any(piece.most > now for piece in pieces)
     on: dict[str, mip.Var] = {}
-    for node, at in has.items():
-        if not may_grow and node not in trainer.current:
-            continue
-        units = classes[at].units_of(trainer.gpus)
-        if not problem.may_use(trainer, classes[at]) or problem.units_on(node, classes[at]) < units:
+    for node in sorted(problem.pool if may_grow else trainer.current):
+        part = problem.class_of[node]
+        units = part.units_of(trainer.gpus)
+        if not problem.may_use(trainer, part) or problem.units_on(node) < units:
             if node in trainer.current:
                 model += keeps == 0
             continue
         on[node] = here = model.add_var(var_type=mip.BINARY)
         used[node].add_var(here, units)
         if len(kinds) > 1:
-            model += here <= kinds[classes[at].hardware]
+            model += here <= kinds[part.hardware]
         model += here >= keeps if node in trainer.current else here <= grows
     model += mip.xsum(on.values()) == count
     return on

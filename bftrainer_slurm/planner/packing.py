@@ -14,7 +14,14 @@ from functools import partial
 from itertools import islice
 
 from bftrainer_slurm.planner.placement import kept_rank, rank
-from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share, feasible, value
+from bftrainer_slurm.planner.problem import (
+    NodeClass,
+    PlannedTrainer,
+    Problem,
+    Share,
+    feasible,
+    value,
+)
 
 Nodes = frozenset[str]
 
@@ -51,53 +58,41 @@ def shares_of(problem: Problem, nodes: Sequence[Nodes]) -> list[Share]:
 
 def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
     """Whether these nodes keep every bound, have enough GPUs, and let no element move."""
-    left = dict(problem.left)
-    units = [part.units_of for part in problem.all_classes()]
-    at = _class_of(problem)
     for one, its in zip(problem.trainers, nodes, strict=True):
         if not (problem.pool >= its and (its <= one.current or its >= one.current)):
             return False
-        for node in its - one.current:
-            left[node] -= units[at[node]](one.gpus)
-        for node in one.current - its:
-            left[node] += units[at[node]](one.gpus)
-    if min(left.values(), default=0) < 0:
+    if min(problem.left_by(nodes).values(), default=0) < 0:
         return False
     pairs = zip(problem.trainers, shares_of(problem, nodes), strict=True)
     return all(problem.allows(one, share) for one, share in pairs)
-
-
-def _class_of(problem: Problem) -> dict[str, int]:
-    """Return the class of each node, by its place among all classes."""
-    return {node: at for at, part in enumerate(problem.all_classes()) for node in part.nodes}
 
 
 class _Bins:
     """What is left of each node, in units: GPUs, or one for a node that is not divided."""
 
     def __init__(self, problem: Problem) -> None:
-        self._classes, self.place = problem.all_classes(), _class_of(problem)
-        self.left = dict(problem.left)
+        self._class_of, self.left = problem.class_of, dict(problem.left)
         # Nodes of each class by how much is left; a dict keeps their order.
-        self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in self._classes]
+        self._with = {
+            part.name: defaultdict[int, dict[str, None]](dict) for part in problem.all_classes()
+        }
         for node in sorted(self.left, key=partial(rank, problem)):  # what lasts is taken first
-            self._with[self.place[node]][self.left[node]][node] = None
+            self._with[self._class_of[node]][self.left[node]][node] = None
 
     def put(self, nodes: Iterable[str], gpus: int, sign: int = 1) -> None:
         """Put an element of so many GPUs on each of these nodes; with -1, take it away."""
-        units = [sign * part.units_of(gpus) for part in self._classes]
         for node in nodes:
-            place, left = self.place[node], self.left[node]
-            levels, now = self._with[place], left - units[place]
+            part, left = self._class_of[node], self.left[node]
+            levels, now = self._with[part], left - sign * part.units_of(gpus)
             del levels[left][node]
             self.left[node] = now
             levels[now][node] = None
 
-    def room(self, units: int, place: int, fullest_first: bool) -> Iterator[str]:
+    def room(self, gpus: int, part: NodeClass, fullest_first: bool) -> Iterator[str]:
         """Yield the nodes of a class with room for an element; take none while it runs."""
-        levels = self._with[place]
+        levels = self._with[part]
         for has in sorted(levels, reverse=not fullest_first):
-            if has >= units:
+            if has >= part.units_of(gpus):
                 yield from levels[has]
 
 
@@ -127,7 +122,7 @@ class _Packing:
 
     def place(self, shares: Sequence[Share]) -> bool:
         """Give the trainers these shares as far as there is room; return whether all have them."""
-        rows = self._problem.rows()
+        rows, classes = self._problem.rows(), self._problem.all_classes()
         changes = [
             (one, number, count - had)
             for one, share in zip(self._placed, shares, strict=True)
@@ -142,7 +137,7 @@ class _Packing:
         new.sort(key=lambda change: (-rows[change[1]].gpus, -change[2]))
         found = True
         for one, number, more in new:
-            nodes = list(islice(self._room(one, rows[number].place), more))
+            nodes = list(islice(self._room(one, classes[rows[number].place]), more))
             self._put(one, nodes)
             found = found and len(nodes) == more
         return found
@@ -169,13 +164,11 @@ class _Packing:
 
     def _grow(self, one: _Placed) -> None:
         problem, trainer = self._problem, one.trainer
-        classes = problem.all_classes()
         kinds: dict[str, list[str]] = defaultdict(list)
-        for place, part in enumerate(classes):
+        for part in problem.all_classes():
             if problem.may_use(trainer, part):
-                kinds[part.hardware] += self._room(one, place)
-        own = one.kept | one.new.keys()
-        now = {classes[self._bins.place[node]].hardware for node in own}
+                kinds[part.hardware] += self._room(one, part)
+        now = {problem.class_of[node].hardware for node in one.kept | one.new.keys()}
         best, gain, nodes = one.count, 0.0, list[str]()
         for kind, room_on in kinds.items():
             if not room_on or (now and now != {kind}):
@@ -205,9 +198,8 @@ class _Packing:
         self._bins.put(nodes, one.trainer.gpus)
         one.new.update(dict.fromkeys(nodes))
 
-    def _room(self, one: _Placed, place: int) -> Iterator[str]:
+    def _room(self, one: _Placed, part: NodeClass) -> Iterator[str]:
         """Yield the nodes of a class with room for an element, on which it has none."""
         own = one.trainer.current | one.new.keys()
-        units = self._problem.all_classes()[place].units_of(one.trainer.gpus)
-        room = self._bins.room(units, place, self._fullest_first)
+        room = self._bins.room(one.trainer.gpus, part, self._fullest_first)
         return (node for node in room if node not in own)

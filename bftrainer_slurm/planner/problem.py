@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -192,18 +192,27 @@ class Problem:
             node = min(self.left, key=lambda one: (self.left[one] >= 0, one))
             raise ValueError(f"trainers have more GPUs of node {node} than are free")
 
-    def units_on(self, node: str, part: NodeClass) -> int:
-        """What no ordinary job has of a node of this class, see ``NodeClass.units_of``."""
-        return self.free.get(node, part.gpus) if part.gpus else 1
+    @cached_property
+    def class_of(self) -> Mapping[str, NodeClass]:
+        """The class of each node."""
+        return {node: part for part in self.all_classes() for node in part.nodes}
+
+    def units_on(self, node: str) -> int:
+        """What no ordinary job has of a node, see ``NodeClass.units_of``."""
+        gpus = self.class_of[node].gpus
+        return self.free.get(node, gpus) if gpus else 1
 
     @cached_property
     def left(self) -> Mapping[str, int]:
         """What neither ordinary jobs nor trainers have of each node."""
-        class_of = {node: part for part in self.all_classes() for node in part.nodes}
-        left = {node: self.units_on(node, part) for node, part in class_of.items()}
-        for trainer in self.trainers:
-            for node in trainer.current:
-                left[node] -= class_of[node].units_of(trainer.gpus)
+        return self.left_by(one.current for one in self.trainers)
+
+    def left_by(self, nodes: Iterable[frozenset[str]]) -> dict[str, int]:
+        """What would be left of each node if the trainers had these, in their order."""
+        left = {node: self.units_on(node) for node in self.class_of}
+        for trainer, its in zip(self.trainers, nodes, strict=True):
+            for node in its:
+                left[node] -= self.class_of[node].units_of(trainer.gpus)
         return left
 
     @property
@@ -402,7 +411,7 @@ def gpus_of(problem: Problem, plan: Plan) -> tuple[int, int] | None:
     divided = [part for part in problem.classes if part.gpus]
     if not divided:
         return None
-    has = sum(problem.units_on(node, part) for part in divided for node in part.nodes)
+    has = sum(problem.units_on(node) for part in divided for node in part.nodes)
     ours = sum(
         len(plan.assignment[one.key] & part.nodes) * part.units_of(one.gpus)
         for part in divided

@@ -91,18 +91,14 @@ class _Market:
         self._trainers = {one.key: one for one in problem.trainers}
         relaxation = Relaxation(groups_of(problem), problem)
         self.unit_price = float(relaxation.common_price().prices[0] / relaxation.per_unit()[0])
-        self._class_of = {node: part for part in problem.all_classes() for node in part.nodes}
-        self._left = {node: problem.units_on(node, part) for node, part in self._class_of.items()}
-        for one in problem.trainers:
-            for node in plan.assignment[one.key]:
-                self._left[node] -= self._units(one, node)
+        self._left = problem.left_by(plan.assignment[one.key] for one in problem.trainers)
         self._fitting: dict[tuple[int, int], _Nodes] = {}
         self._found: dict[tuple[frozenset[str], str | None, int], _Nodes] = {}
         self._losses: dict[int, list[tuple[float, str]]] = {}
 
     def _units(self, trainer: PlannedTrainer, node: str) -> int:
         """What an element of this trainer takes of a node, see ``NodeClass.units_of``."""
-        return self._class_of[node].units_of(trainer.gpus)
+        return self.problem.class_of[node].units_of(trainer.gpus)
 
     def nodes(self, trainer: PlannedTrainer) -> _Nodes:
         """Return the nodes that it may have.
@@ -111,7 +107,7 @@ class _Market:
         class.
         """
         own, problem = self.plan.assignment[trainer.key], self.problem
-        kind = next((self._class_of[node].hardware for node in own), None)
+        kind = next((problem.class_of[node].hardware for node in own), None)
         key = (trainer.barred, kind, trainer.gpus)
         if key not in self._found:
             kinds: dict[str | None, list[_Nodes]] = {}
@@ -128,7 +124,7 @@ class _Market:
         """Return the nodes of a class that an element of so many units fits on."""
         if (place, units) not in self._fitting:
             part = self.problem.all_classes()[place]
-            usable = (node for node in part.nodes if self.problem.units_on(node, part) >= units)
+            usable = (node for node in part.nodes if self.problem.units_on(node) >= units)
             roomy = (node for node in part.nodes if self._left[node] >= units)
             self._fitting[place, units] = _Nodes(frozenset(usable), frozenset(roomy), units)
         return self._fitting[place, units]

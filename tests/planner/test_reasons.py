@@ -151,15 +151,14 @@ def test_on_shared_nodes_the_reasons_count_what_the_plan_can_give(
     planner: Planner, asked: Problem
 ) -> None:
     plan = planner.plan(asked)
-    classes = {node: part for part in asked.all_classes() for node in part.nodes}
     has, ours = gpus_of(asked, plan) or (0, 0)
     assert 0 <= ours <= has
     for trainer in asked.trainers:
         found, own = reasons_of(asked, plan)[trainer.key], plan.assignment[trainer.key]
         assert found.nodes + found.free <= found.usable
-        left = {node: asked.units_on(node, part) for node, part in classes.items()}
+        left = {node: asked.units_on(node) for node in asked.pool}
         for one in asked.trainers:
             for node in plan.assignment[one.key]:
-                left[node] -= classes[node].units_of(one.gpus)
-        fit = (node for node in left if left[node] >= classes[node].units_of(trainer.gpus))
+                left[node] -= asked.class_of[node].units_of(one.gpus)
+        fit = (node for node in left if left[node] >= asked.class_of[node].units_of(trainer.gpus))
         assert found.free <= len(frozenset(fit) - own)
