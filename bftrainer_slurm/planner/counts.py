@@ -12,7 +12,6 @@ brings less than its group's best choice, and the price of what nobody takes.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,13 +58,9 @@ class CountModel:
         self._paid = relaxation.prices_of(bound.prices)
         self._used = [mip.LinExpr() for _ in relaxation.rows]
         self._losses = mip.LinExpr()
-        lost = bound.choices.net[relaxation.group] - bound.choices.of_segments
-        kept: dict[int, list[int]] = defaultdict(list)
-        for segment in np.flatnonzero(lost <= most_loss).tolist():
-            kept[int(relaxation.group[segment])].append(segment)
         self._columns = [
             self._add_group(group, segments, float(bound.choices.net[group]))
-            for group, segments in kept.items()
+            for group, segments in relaxation.kept(bound, most_loss).items()
         ]
         supply, prices = relaxation.supply.tolist(), bound.prices.tolist()
         self._rows = []

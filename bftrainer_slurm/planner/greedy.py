@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
-from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
+from bftrainer_slurm.planner.problem import Problem, Share, feasible, value, worths
 from bftrainer_slurm.planner.segments import groups_of
 from bftrainer_slurm.planner.supply import ROUNDING
 
@@ -47,9 +47,7 @@ def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Shar
 
 def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) -> list[Share]:
     """Give each idle node to the trainer that gains most from it, as long as one gains."""
-    taken = np.array(shares, np.float64)
-    pairs = zip(problem.trainers, shares, strict=True)
-    worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
+    taken, worth = np.array(shares, np.float64), np.array(worths(problem, shares))
     left = singles.left(taken)
     free, per_unit = np.zeros(len(left)), singles.per_unit()
     wanted, more = np.full_like(taken, np.inf), np.zeros_like(taken)

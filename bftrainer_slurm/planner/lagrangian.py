@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.planner.problem import Problem, Share
-from bftrainer_slurm.planner.segments import Group, Segment
+from bftrainer_slurm.planner.segments import Group
 from bftrainer_slurm.planner.supply import ROUNDING
 
 Reals = NDArray[np.float64]
@@ -43,19 +43,15 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Prices, the groups' choices at these prices, and what no plan is worth more than."""
+    """Prices, the groups' choices at these prices, and what no plan is worth more than.
+
+    No prices have a bound below ``least``, if that is known.
+    """
 
     prices: Reals
     choices: Choices
     worth: float
-
-
-@dataclass(frozen=True, slots=True)
-class CommonPrice:
-    """One price for all, by row: no prices have a bound below ``least``; -inf if nothing tells."""
-
-    prices: Reals
-    least: float
+    least: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,31 +176,33 @@ class Relaxation:
         least: Reals = fit.min(axis=1) * [row.frees is None for row in self.rows]
         return least
 
-    def bound_at(self, prices: Reals) -> Bound:
-        """Return the bound at these prices."""
+    def bound_at(self, prices: Reals, least: float = -math.inf) -> Bound:
+        """Return the bound at these prices; ``least`` as it has it."""
         choices = self.choose(prices)
-        return Bound(prices, choices, float(self.supply @ prices + self.members @ choices.net))
+        worth = float(self.supply @ prices + self.members @ choices.net)
+        return Bound(prices, choices, worth, least)
 
-    def within(self, bound: Bound, most_loss: float) -> list[list[Segment]]:
-        """Return the segments of each trainer that lose no more: no better plan has another one."""
-        segments = [segment for group in self.groups for segment in group.segments]
-        found: dict[int, list[Segment]] = defaultdict(list)
+    def kept(self, bound: Bound, most_loss: float) -> dict[int, list[int]]:
+        """Return each group's segments that lose no more, by their places.
+
+        If a plan is known that loses so much, no better one has another segment.
+        """
+        found: dict[int, list[int]] = defaultdict(list)
         lost = bound.choices.net[self.group] - bound.choices.of_segments
         for at in np.flatnonzero(lost <= most_loss).tolist():
-            for member in self.groups[int(self.group[at])].members:
-                found[member].append(segments[at])
-        return [found[member] for member in sorted(found)]
+            found[int(self.group[at])].append(at)
+        return found
 
     def highest_price(self) -> float:
         """More than any segment is worth: at this price no trainer wants a node."""
         reach = self.segments.slope.clip(0.0) * self.segments.most
         return float(np.abs(self.segments.start).max() + reach.max()) or 1.0
 
-    def common_price(self) -> CommonPrice:
-        """One price for all nodes, or all GPUs: that of the least bound.
+    def common_price(self) -> Bound:
+        """The least bound with one price for all nodes, or all GPUs.
 
-        It is narrowed down from both sides: trainers take more than there is, or not. The bound is
-        convex in the price, and the tangents of both sides meet at the next price.
+        The price is narrowed down from both sides: trainers take more than there is, or not. The
+        bound is convex in the price, and the tangents of both sides meet at the next price.
         """
         per_unit = self.per_unit()
 
@@ -216,14 +214,14 @@ class Relaxation:
 
         low, high = tangent(0.0), tangent(self.highest_price())
         if low.left >= 0:
-            return _common(low, low, low.price * per_unit)
+            return self.bound_at(low.price * per_unit, _least(low, low))
         while True:
             price = (low.worth - high.worth) / (high.left - low.left)
             tried = tangent(price)
             inside = low.price < price < high.price
             if tried.bound - low.at(price) <= _SAME * abs(tried.bound) or not inside:
                 best = min(low, high, tried, key=lambda one: one.bound)
-                return _common(low, high, best.price * per_unit)
+                return self.bound_at(best.price * per_unit, _least(low, high))
             low, high = (low, tried) if tried.left >= 0 else (tried, high)
 
     def per_unit(self) -> Reals:
@@ -256,13 +254,12 @@ def taken_from(ends: Reals, count: Reals) -> Reals:
     return taken
 
 
-def _common(low: _Tangent, high: _Tangent, prices: Reals) -> CommonPrice:
-    """Tell whether other prices can have a lower bound.
+def _least(low: _Tangent, high: _Tangent) -> float:
+    """Return what no prices have a bound below; -inf: nothing tells.
 
     If the choices of both sides, mixed so that they leave nothing, leave no row short, then they
     are a solution of the dual's dual: what they are worth is below the bound at any prices.
     """
     part = high.left / (high.left - low.left) if low.left < 0 else 1.0  # of the lower price
     kept = (part * low.rows + (1 - part) * high.rows >= -ROUNDING).all()
-    least = part * low.worth + (1 - part) * high.worth
-    return CommonPrice(prices, least if kept else -math.inf)
+    return part * low.worth + (1 - part) * high.worth if kept else -math.inf

@@ -21,8 +21,8 @@ from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivid
 from bftrainer_slurm.planner.knapsack import exact_counts
 from bftrainer_slurm.planner.lagrangian import Bound, Relaxation
 from bftrainer_slurm.planner.packing import Nodes, pack_most, shares_of
-from bftrainer_slurm.planner.problem import Problem, Share, value
-from bftrainer_slurm.planner.segments import groups_of
+from bftrainer_slurm.planner.problem import Problem, Share, value, worths
+from bftrainer_slurm.planner.segments import Segment, groups_of
 
 GAP = 1e-4  # of the objective
 _OF_A_STAKE = 0.01  # how much the gap may cost the trainer with the smallest stake
@@ -46,11 +46,16 @@ def incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
         yield from _packed(problem, deadline_s)
     elif len(problem.classes) > 1 and few_are_idle(problem):
         halves = divided(problem)
-        for found in _incumbents(halves, Relaxation(groups_of(halves), halves), deadline_s):
+        for found in _incumbents(halves, *_relaxed(halves), deadline_s):
             yield Found([undivided(share) for share in found.shares], found.optimal)
     else:
-        for found in _incumbents(problem, Relaxation(groups_of(problem), problem), deadline_s):
+        for found in _incumbents(problem, *_relaxed(problem), deadline_s):
             yield Found(found.shares, found.optimal)
+
+
+def _relaxed(problem: Problem) -> tuple[Relaxation, Bound]:
+    relaxation = Relaxation(groups_of(problem), problem)
+    return relaxation, relaxation.common_price()
 
 
 def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
@@ -61,8 +66,8 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     best: Found | None = None
     reached = bound = -math.inf
     few = bins.pairs(problem) <= bins.FEW_PAIRS
-    relaxation = Relaxation(groups_of(problem), problem)
-    for found in _incumbents(problem, relaxation, deadline_s):
+    relaxation, common = _relaxed(problem)
+    for found in _incumbents(problem, relaxation, common, deadline_s):
         nodes = pack_most(problem, found.shares)
         packed = Found(shares_of(problem, nodes), False, nodes)
         worth = value(problem, packed.shares)
@@ -78,8 +83,7 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     proven = bound <= reached + gap
     left_s = deadline_s - time.monotonic()
     if not proven and left_s > 0 and bins.pairs(problem) <= bins.MOST_PAIRS:
-        prices = relaxation.bound_at(relaxation.common_price().prices)
-        pieces = relaxation.within(prices, prices.worth - reached + gap)
+        pieces = pieces_of(relaxation, common, common.worth - reached + gap)
         tried, proven = bins.solve(problem, pieces, GAP * abs(reached), left_s)
         for nodes in (
             () if tried is None else (tried, pack_most(problem, shares_of(problem, tried)))
@@ -90,14 +94,24 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     yield replace(best, optimal=proven, bound=None if proven else bound)
 
 
-def _incumbents(problem: Problem, relaxation: Relaxation, deadline_s: float) -> Iterator[Found]:
-    common = relaxation.common_price()
-    bound = relaxation.bound_at(common.prices)
+def pieces_of(relaxation: Relaxation, bound: Bound, most_loss: float) -> list[list[Segment]]:
+    """Return the segments of each trainer that lose no more than this."""
+    found: dict[int, list[Segment]] = {}
+    for at, places in relaxation.kept(bound, most_loss).items():
+        group, first = relaxation.groups[at], int(relaxation.first[at])
+        pieces = [group.segments[place - first] for place in places]
+        found |= dict.fromkeys(group.members, pieces)
+    return [found[member] for member in sorted(found)]
+
+
+def _incumbents(
+    problem: Problem, relaxation: Relaxation, bound: Bound, deadline_s: float
+) -> Iterator[Found]:
     singles = one_by_one(problem, relaxation)
     shares = shares_at(problem, singles, bound.prices)
     loss, gap = _loss(problem, relaxation, bound, shares), _gap(relaxation, bound)
     yield Found(shares, loss <= gap, bound=bound.worth)
-    if loss > gap and bound.worth - common.least > gap / 10:
+    if loss > gap and bound.worth - bound.least > gap / 10:
         other = relaxation.bound_at(CountModel(relaxation, bound, loss).prices())
         if other.worth < bound.worth:
             bound, tried = other, shares_at(problem, singles, other.prices)
@@ -122,9 +136,7 @@ def _incumbents(problem: Problem, relaxation: Relaxation, deadline_s: float) -> 
 
 def _loss(problem: Problem, relaxation: Relaxation, bound: Bound, shares: list[Share]) -> float:
     """A plan's distance from the bound, trainer by trainer: huge ones must not hide small ones."""
-    taken = np.array(shares, np.float64)
-    pairs = zip(problem.trainers, shares, strict=True)
-    worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
+    taken, worth = np.array(shares, np.float64), np.array(worths(problem, shares))
     best = np.empty_like(worth)
     for group, net in zip(relaxation.groups, bound.choices.net.tolist(), strict=True):
         best[list(group.members)] = net

@@ -330,10 +330,6 @@ class Problem:
         """What it loses by going from its current nodes to ``count``, in units of its curve."""
         return self.forward_time_s * trainer.rate(count) - self.worth(trainer, count)
 
-    def worth_of(self, trainer: PlannedTrainer, share: Share) -> float:
-        """The worth of a share for this trainer."""
-        return self.worth(trainer, sum(share))
-
     def allows(self, trainer: PlannedTrainer, share: Share) -> bool:
         """Whether this trainer can have these nodes in place of its present ones.
 
@@ -376,10 +372,15 @@ class PlanMaker(Protocol):
         """Return a checked plan."""
 
 
+def worths(problem: Problem, shares: Sequence[Share]) -> list[float]:
+    """Return what these shares are worth for the trainers, in their order."""
+    pairs = zip(problem.trainers, shares, strict=True)
+    return [problem.worth(trainer, sum(share)) for trainer, share in pairs]
+
+
 def value(problem: Problem, shares: Sequence[Share]) -> float:
     """Return the objective of giving the trainers these many nodes, in their order."""
-    pairs = zip(problem.trainers, shares, strict=True)
-    return sum(problem.worth_of(trainer, share) for trainer, share in pairs)
+    return sum(worths(problem, shares))
 
 
 def feasible(problem: Problem, shares: Sequence[Share]) -> bool:

@@ -15,7 +15,7 @@ from bftrainer_slurm.planner import bins, supply
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import anonymous, problem_of
 from bftrainer_slurm.planner.lagrangian import Relaxation
-from bftrainer_slurm.planner.optimum import GAP
+from bftrainer_slurm.planner.optimum import GAP, pieces_of
 from bftrainer_slurm.planner.packing import is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.problem import (
     NodeClass,
@@ -90,7 +90,7 @@ def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
     assume(problem.trainers)
     best = best_packed(problem)
     relaxation = Relaxation(groups_of(problem), problem)
-    pieces = relaxation.within(relaxation.bound_at(relaxation.common_price().prices), math.inf)
+    pieces = pieces_of(relaxation, relaxation.common_price(), math.inf)
     found, proven = bins.solve(problem, pieces, 0.0, 60.0)
     assert proven and found is not None and feasible(problem, shares_of(problem, found))
     assert is_packed(problem, found)
