@@ -38,10 +38,13 @@ def main() -> None:
             problem, optimal, bound, sent = problem_of(request.problem), False, None, None
             for found in optimum.incumbents(problem, request.time_limit_s):
                 optimal, bound = found.optimal, found.bound
-                if (plan := (found.shares, found.nodes)) != sent:
-                    nodes = None if found.nodes is None else numbers_of(found.nodes)
-                    _write(answers, Answer(shares=found.shares, nodes=nodes))
-                sent = plan
+                if found.nodes is None:
+                    answer = Answer(shares=found.shares)
+                else:
+                    answer = Answer(nodes=numbers_of(found.nodes))
+                if answer != sent:
+                    _write(answers, answer)
+                sent = answer
             _write(answers, Answer(optimal=optimal, bound=bound))
         except BrokenPipeError:
             return  # the planner has gone

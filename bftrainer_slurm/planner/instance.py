@@ -129,7 +129,7 @@ class Answer(Struct, omit_defaults=True):
 
     ready: bool = False
     shares: list[Share] | None = None
-    nodes: list[list[int]] | None = None  # of each trainer, by their places: of divided nodes
+    nodes: list[list[int]] | None = None  # of each trainer, by their places: if they are divided
     optimal: bool | None = None
     bound: float | None = None  # beside ``optimal``: no plan is worth more
     error: str | None = None

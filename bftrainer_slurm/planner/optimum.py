@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,23 +20,13 @@ from bftrainer_slurm.planner.greedy import one_by_one, shares_at, with_rest
 from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
 from bftrainer_slurm.planner.knapsack import exact_counts
 from bftrainer_slurm.planner.lagrangian import Bound, Relaxation
-from bftrainer_slurm.planner.packing import Nodes, pack_most, shares_of
+from bftrainer_slurm.planner.packing import Found, on_nodes, packed
 from bftrainer_slurm.planner.problem import Problem, Share, value, worths
 from bftrainer_slurm.planner.segments import Segment, groups_of
 
 GAP = 1e-4  # of the objective
 _OF_A_STAKE = 0.01  # how much the gap may cost the trainer with the smallest stake
 _ROUNDING = 1e-12  # of the objective: smaller differences cannot be told apart
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An incumbent: shares in the order of the trainers, proven the best or not."""
-
-    shares: list[Share]
-    optimal: bool
-    nodes: list[Nodes] | None = None  # of each trainer, where nodes are divided
-    bound: float | None = None  # no plan is worth more; of divided nodes, if it is not proven
 
 
 def incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
@@ -64,33 +54,30 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     No plan is worth more than the bound of the counts. In small problems it is seldom reached.
     """
     best: Found | None = None
-    reached = bound = -math.inf
-    few = bins.pairs(problem) <= bins.FEW_PAIRS
+    bound, few = -math.inf, bins.pairs(problem) <= bins.FEW_PAIRS
     relaxation, common = _relaxed(problem)
     for found in _incumbents(problem, relaxation, common, deadline_s):
-        nodes = pack_most(problem, found.shares)
-        packed = Found(shares_of(problem, nodes), False, nodes)
-        worth = value(problem, packed.shares)
+        tried = packed(problem, found.shares)
         if found.bound is not None:
             bound = found.bound
-        if best is None or worth > reached:
-            best, reached = packed, worth
+        if best is None or value(problem, tried.shares) > value(problem, best.shares):
+            best = tried
             yield best
         if few:
             break
     assert best is not None
+    reached = value(problem, best.shares)
     gap = GAP * max(abs(bound), abs(reached))
     proven = bound <= reached + gap
     left_s = deadline_s - time.monotonic()
     if not proven and left_s > 0 and bins.pairs(problem) <= bins.MOST_PAIRS:
         pieces = pieces_of(relaxation, common, common.worth - reached + gap)
-        tried, proven = bins.solve(problem, pieces, GAP * abs(reached), left_s)
-        for nodes in (
-            () if tried is None else (tried, pack_most(problem, shares_of(problem, tried)))
-        ):
-            shares = shares_of(problem, nodes)
-            if (worth := value(problem, shares)) >= reached:  # a packing takes what lasts
-                best, reached = Found(shares, False, nodes), worth
+        nodes, proven = bins.solve(problem, pieces, GAP * abs(reached), left_s)
+        if nodes is not None:
+            tried = on_nodes(problem, nodes)
+            # Of several that are worth as much the last one counts: a packing takes what lasts.
+            every = packed(problem, tried.shares), tried, best
+            best = max(every, key=lambda one: value(problem, one.shares))
     yield replace(best, optimal=proven, bound=None if proven else bound)
 
 

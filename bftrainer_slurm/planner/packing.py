@@ -26,6 +26,31 @@ from bftrainer_slurm.planner.problem import (
 Nodes = frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan: shares in the trainers' order; their nodes too, where nodes are divided.
+
+    ``optimal``: it is proven the best. No plan is worth more than ``bound``, if that is known.
+    ``reason`` says why there is no better one, if the solver failed.
+    """
+
+    shares: list[Share]
+    optimal: bool = False
+    nodes: list[Nodes] | None = None
+    bound: float | None = None
+    reason: str = ""
+
+
+def packed(problem: Problem, shares: Sequence[Share]) -> Found:
+    """Return nodes for these counts, as ``pack_most`` finds them."""
+    return on_nodes(problem, pack_most(problem, shares))
+
+
+def on_nodes(problem: Problem, nodes: list[Nodes]) -> Found:
+    """Return the plan in which the trainers have these nodes."""
+    return Found(shares_of(problem, nodes), nodes=nodes)
+
+
 def pack_most(problem: Problem, shares: Sequence[Share]) -> list[Nodes]:
     """Return nodes for these counts; for as much of them as finds room, if not for all.
 

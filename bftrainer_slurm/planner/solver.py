@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -14,12 +14,11 @@ import msgspec
 from bftrainer_slurm.own_python import own_python
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import Answer, Request, anonymous
-from bftrainer_slurm.planner.packing import Nodes, is_packed, pack_most, shares_of
+from bftrainer_slurm.planner.packing import Found, Nodes, is_packed, on_nodes, packed
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import (
     Plan,
     Problem,
-    Share,
     feasible,
     value,
 )
@@ -35,24 +34,6 @@ _TOLERANCE = 1e-4  # the solver's gap, relative to what is at stake
 
 class _NoAnswerError(Exception):
     """The child gave nothing usable; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Best:
-    """The child's best plan, checked; and why there is no better one, if it failed."""
-
-    shares: list[Share]
-    optimal: bool = False
-    reason: str = ""
-    nodes: list[Nodes] | None = None  # of each trainer, where nodes are divided
-    bound: float | None = None
-
-    def assignment(self, problem: Problem) -> dict[str, Nodes]:
-        """The nodes of each trainer, by its key."""
-        if self.nodes is None:
-            return place(problem, self.shares)
-        keys = (one.key for one in problem.trainers)
-        return dict(zip(keys, self.nodes, strict=True))
 
 
 class Planner:
@@ -90,7 +71,7 @@ class Planner:
         if reason:
             logger.warning("%s plan: %s", status, reason)
         return Plan(
-            assignment=best.assignment(problem),
+            assignment=_assignment(problem, best),
             objective=value(problem, best.shares),
             solve_s=time.monotonic() - begin_s,
             status=status,
@@ -136,12 +117,12 @@ class Planner:
             raise _NoAnswerError(f"the solver {error}") from error
         return worker
 
-    def _hear(self, worker: Worker, problem: Problem, deadline_s: float) -> _Best:
+    def _hear(self, worker: Worker, problem: Problem, deadline_s: float) -> Found:
         """Take each better plan that the child sends until it says whether the last one is best.
 
         If it never says so, the last plan is the answer.
         """
-        best: _Best | None = None
+        best: Found | None = None
         try:
             while best is None or self._left(deadline_s) > 0:
                 line = _read(worker.receive(self._left(deadline_s)))
@@ -149,17 +130,9 @@ class Planner:
                     raise WorkerError(f"failed: {line.error}")
                 if best is not None and line.optimal is not None:
                     return replace(best, optimal=line.optimal, bound=line.bound)
-                shares = line.shares
-                if shares is None:
-                    raise WorkerError("sends something that is not a plan")
-                if not feasible(problem, shares):
-                    raise WorkerError("sends a plan that breaks a bound")
-                nodes = None
-                if problem.in_parts:
-                    nodes = _nodes(problem, line.nodes)
-                    shares = shares_of(problem, nodes)
-                if best is None or value(problem, shares) > value(problem, best.shares):
-                    best = _Best(shares, nodes=nodes)
+                found = _checked(problem, line)
+                if best is None or value(problem, found.shares) > value(problem, best.shares):
+                    best = found
             raise SlowWorkerError("did not finish in time")
         except WorkerError as error:
             self._restart()
@@ -208,18 +181,29 @@ def _read(line: bytes) -> Answer:
         raise WorkerError("talks nonsense") from error
 
 
-def _greedy(problem: Problem) -> _Best:
+def _greedy(problem: Problem) -> Found:
     """Return the plan without a solver."""
     shares = greedy_shares(problem)
+    return packed(problem, shares) if problem.in_parts else Found(shares)
+
+
+def _assignment(problem: Problem, best: Found) -> dict[str, Nodes]:
+    """Return the nodes of each trainer, by its key."""
+    if best.nodes is None:
+        return place(problem, best.shares)
+    return dict(zip((one.key for one in problem.trainers), best.nodes, strict=True))
+
+
+def _checked(problem: Problem, line: Answer) -> Found:
+    """Return the child's plan. Raises WorkerError if it sends none, or one that breaks a bound."""
     if not problem.in_parts:
-        return _Best(shares)
-    nodes = pack_most(problem, shares)
-    return _Best(shares_of(problem, nodes), nodes=nodes)
-
-
-def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:
-    """Return the nodes at these places, in the order in which the child got them; checked."""
-    names = sorted(problem.pool)
+        if line.shares is None:
+            raise WorkerError("sends something that is not a plan")
+        if not feasible(problem, line.shares):
+            raise WorkerError("sends a plan that breaks a bound")
+        return Found(line.shares)
+    # Of each trainer the places of its nodes, in the order in which the child got them.
+    names, places = sorted(problem.pool), line.nodes
     if places is None or len(places) != len(problem.trainers):
         raise WorkerError("sends something that is not a plan")
     if any(each and not 0 <= min(each) <= max(each) < len(names) for each in places):
@@ -227,10 +211,10 @@ def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:
     nodes = [frozenset(names[at] for at in each) for each in places]
     if not is_packed(problem, nodes):
         raise WorkerError("sends a plan that breaks a bound")
-    return nodes
+    return on_nodes(problem, nodes)
 
 
-def _no_worse(problem: Problem, answer: _Best, fallback: _Best) -> _Best:
+def _no_worse(problem: Problem, answer: Found, fallback: Found) -> Found:
     """Return the answer or, if that is as good, the fallback."""
     reached, least = value(problem, answer.shares), value(problem, fallback.shares)
     if answer.optimal and least - reached > _TOLERANCE * _stake(problem):

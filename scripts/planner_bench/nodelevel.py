@@ -19,6 +19,7 @@ import mip
 
 from bftrainer_slurm.planner import child, optimum
 from bftrainer_slurm.planner.cbc import SCALE, new_model
+from bftrainer_slurm.planner.packing import Found
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 GAP = 1e-6  # relative
@@ -116,10 +117,10 @@ def _add_trainer(
     return forward_s * throughput - trainer.curve.at(now) * pause_s
 
 
-def _incumbents(problem: Problem, time_limit_s: float) -> Iterator[optimum.Found]:
+def _incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
     answer = solve(problem, time_limit_s)
     if answer is not None:
-        yield optimum.Found([(len(nodes),) for nodes in answer.nodes], answer.optimal)
+        yield Found([(len(nodes),) for nodes in answer.nodes], answer.optimal)
 
 
 if __name__ == "__main__":
