@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -217,20 +216,12 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
     """Return the problem with its nodes in this order, and with these names of its classes."""
     part = {node: place for place, one in enumerate(problem.classes) for node in one.nodes}
     called = {one.name: name for one, name in zip(problem.classes, classes, strict=True)}
-    held: Iterable[tuple[int, ...] | None] = repeat(None)
-    trainer_of: tuple[int, ...] | None = None
-    if problem.in_parts:
-        at = {node: place for place, node in enumerate(nodes)}
-        held = (tuple(sorted(map(at.__getitem__, one.current))) for one in problem.trainers)
-    else:
-        has = {node: place for place, one in enumerate(problem.trainers) for node in one.current}
-        trainer_of = tuple(has.get(node, -1) for node in nodes)
+    at = {node: place for place, node in enumerate(nodes)}
     return Instance(
         forward_time_s=problem.forward_time_s,
         costs=problem.costs,
         nodes=len(nodes),
-        node_trainer=trainer_of,
-        trainers=tuple(map(_trainer_data, problem.trainers, repeat(called), held)),
+        trainers=tuple(_trainer_data(one, called, at) for one in problem.trainers),
         classes=tuple(
             ClassData(called[one.name], one.hardware, one.gpus) for one in problem.classes
         )
@@ -243,10 +234,10 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
 
 
 def _trainer_data(
-    trainer: PlannedTrainer, called: dict[str, str], held: tuple[int, ...] | None
+    trainer: PlannedTrainer, called: Mapping[str, str], at: Mapping[str, int]
 ) -> TrainerData:
     return TrainerData(
-        held=held,
+        held=tuple(sorted(at[node] for node in trainer.current)),
         **{name: getattr(trainer, name) for name in _ALIKE},
         curve_nodes=trainer.curve.nodes,
         curve_objective=trainer.curve.values,

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives.deadlines import Need
-from bftrainer_slurm.planner.supply import ROUNDING, Row, Rows, rows_of
+from bftrainer_slurm.planner.supply import ROUNDING, Row, Rows, Supply, rows_of
 from bftrainer_slurm.sizes import Sizes
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
@@ -235,17 +235,16 @@ class Problem:
         A share says how many elements a trainer has of each row's class and size: new ones, and
         those that it keeps.
         """
-        return self._rows
+        return self._supply.rows
 
     @cached_property
-    def _supply(self) -> Rows:
-        """The rows, and the nodes of those that are of elements there now."""
-        found: Rows = []
+    def _supply(self) -> Supply:
         sizes = {one.gpus for one in self.trainers}
         has: dict[str, list[int]] = defaultdict(list)
         for one in sorted(self.trainers, key=lambda one: one.gpus) if self.in_parts else ():
             for node in one.current:
                 has[node].append(one.gpus)
+        found: Rows = []
         for place, part in enumerate(self.all_classes()):
             if not part.gpus:
                 found.append((Row(place, 0, len(part.nodes), len(part.nodes)), ()))
@@ -256,23 +255,7 @@ class Problem:
             units = part.units_of
             states = [(left, [*map(units, its)], nodes) for (left, its), nodes in alike.items()]
             found += rows_of(place, sorted(set(map(units, sizes))), states)
-        return found
-
-    @cached_property
-    def _rows(self) -> tuple[Row, ...]:
-        return tuple(row for row, _ in self._supply)
-
-    @cached_property
-    def _new(self) -> Mapping[tuple[int, int, bool], int]:
-        """The rows of new elements, by class, units and whether they are for full nodes."""
-        numbered = enumerate(self._rows)
-        return {(row.place, row.gpus, row.full): at for at, row in numbered if row.frees is None}
-
-    @cached_property
-    def _held(self) -> Mapping[tuple[int, str], int]:
-        """The rows of elements there now, by units and node."""
-        numbered = enumerate(self._supply)
-        return {(row.gpus, node): at for at, (row, nodes) in numbered for node in nodes}
+        return Supply.of(found)
 
     @cached_property
     def _now(self) -> Mapping[str, Share]:
@@ -280,7 +263,7 @@ class Problem:
 
     def room(self, trainer: PlannedTrainer, number: int) -> int:
         """How many elements of a row it can have if it has all for itself: new ones, or its own."""
-        row = self._rows[number]
+        row = self.rows()[number]
         part = self.all_classes()[row.place]
         if part.name in trainer.barred:
             return 0
@@ -303,24 +286,24 @@ class Problem:
 
     def share(self, nodes: frozenset[str], trainer: PlannedTrainer) -> Share:
         """Return how many of these nodes are of each row, if this trainer has them."""
-        share = [0] * len(self._rows)
+        share = [0] * len(self.rows())
         for place, part in enumerate(self.all_classes()):
             here = nodes & part.nodes
             if not part.gpus:
-                share[self._new[place, 0, False]] = len(here)
+                share[self._supply.new[place, 0, False]] = len(here)
                 continue
             units = part.units_of(trainer.gpus)
             for node in here & trainer.current:
-                share[self._held[units, node]] += 1
+                share[self._supply.held[units, node]] += 1
             for node in here - trainer.current:
-                share[self._new[place, units, self.left[node] < units]] += 1
+                share[self._supply.new[place, units, self.left[node] < units]] += 1
         return tuple(share)
 
     def nodes_of(self, trainer: PlannedTrainer, number: int) -> list[str]:
         """Return those of its nodes that are of this row now."""
-        row = self._rows[number]
+        row = self.rows()[number]
         here = trainer.current & self.all_classes()[row.place].nodes
-        return [node for node in here if self._held.get((row.gpus, node), number) == number]
+        return [node for node in here if self._supply.held.get((row.gpus, node), number) == number]
 
     def worth(self, trainer: PlannedTrainer, count: int) -> float:
         """The worth of so many nodes, of any class, for this trainer."""
@@ -337,9 +320,9 @@ class Problem:
         migrate: the trainer keeps a part of its nodes, or all of them.
         """
         classes = self.all_classes()
-        if len(share) != len(self._rows) or min(share) < 0 or not trainer.allows(sum(share)):
+        if len(share) != len(self.rows()) or min(share) < 0 or not trainer.allows(sum(share)):
             return False
-        used = [row for row, count in zip(self._rows, share, strict=True) if count]
+        used = [row for row, count in zip(self.rows(), share, strict=True) if count]
         if len({classes[row.place].hardware for row in used}) > 1:
             return False
         if any(count and count > self.room(trainer, at) for at, count in enumerate(share)):

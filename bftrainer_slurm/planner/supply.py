@@ -47,7 +47,33 @@ class Row:
         return other.gpus // self.gpus if self.gpus else 1
 
 
-Rows: TypeAlias = list[tuple[Row, Sequence[str]]]
+Rows: TypeAlias = list[tuple[Row, Sequence[str]]]  # and the nodes of those of elements there now
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """The rows, and where they are.
+
+    Those of ``new`` elements are told by class, units and ``full``, of those that are ``held`` by
+    units and node.
+    """
+
+    rows: tuple[Row, ...]
+    new: Mapping[tuple[int, int, bool], int]
+    held: Mapping[tuple[int, str], int]
+
+    @classmethod
+    def of(cls, rows: Rows) -> Supply:
+        """Return the supply of these rows."""
+        return cls(
+            tuple(row for row, _ in rows),
+            {
+                (row.place, row.gpus, row.full): at
+                for at, (row, _) in enumerate(rows)
+                if row.frees is None
+            },
+            {(row.gpus, node): at for at, (row, nodes) in enumerate(rows) for node in nodes},
+        )
 
 
 def rows_of(place: int, sizes: Sequence[int], states: Sequence[State]) -> Rows:
