@@ -99,7 +99,7 @@ class _Bins:
         self._class_of, self.left = problem.class_of, dict(problem.left)
         # Nodes of each class by how much is left; a dict keeps their order.
         self._with = {
-            part.name: defaultdict[int, dict[str, None]](dict) for part in problem.all_classes()
+            part: defaultdict[int, dict[str, None]](dict) for part in problem.all_classes()
         }
         for node in sorted(self.left, key=partial(rank, problem)):  # what lasts is taken first
             self._with[self._class_of[node]][self.left[node]][node] = None

@@ -19,19 +19,21 @@ from scripts.planner_bench.measure import Kind, compare, fresh, node_level_plann
 SIZES = ((5, 16), (10, 16), (10, 32), (10, 64), (10, 128))  # trainers and nodes
 # To measure another kind of problem, for example with classes of nodes, add an entry here.
 KINDS = (
-    Kind("10x64", partial(made, 10, 64), target_p95_s=0.01),
+    Kind("10x64", partial(made, 10, 64), 0.01, 0.01),
     Kind("10x128", partial(made, 10, 128)),
-    Kind("100x1,000", partial(made, 100, 1_000)),
-    Kind("100x1,000 smooth", partial(made, 100, 1_000, measured=False)),
-    Kind("100x1,000 sizes", partial(made_with_sizes, 100, 1_000), target_p95_s=0.1),
-    Kind("100x5,000", partial(made, 100, 5_000), target_p95_s=0.1),
-    Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), target_p95_s=0.1),
-    Kind("100x10,000", partial(made, 100, 10_000), target_p95_s=0.3),
-    Kind("300x10,000", partial(made, 300, 10_000), target_p95_s=0.3),
-    Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False), target_p95_s=0.3),
-    Kind("100x1,000 parts", partial(made_in_parts, 100, 1_000), target_p95_s=0.1),
-    Kind("300x5,000 parts", partial(made_in_parts, 300, 5_000), target_p95_s=0.5),
-    Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=1.5),
+    Kind("100x1,000", partial(made, 100, 1_000), 0.5, 0.1),
+    Kind("100x1,000 smooth", partial(made, 100, 1_000, measured=False), 0.5, 0.1),
+    Kind("100x1,000 sizes", partial(made_with_sizes, 100, 1_000), 0.5, 0.1),
+    Kind("100x5,000", partial(made, 100, 5_000), 0.5, 0.1),
+    Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), 0.5, 0.1),
+    Kind("100x10,000", partial(made, 100, 10_000), 0.5, 0.3),
+    Kind("300x10,000", partial(made, 300, 10_000), 2.0, 0.5),
+    Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False), 2.0, 0.5),
+    Kind("10x40 parts", partial(made_in_parts, 10, 40), 0.1, 0.1),
+    Kind("20x60 parts", partial(made_in_parts, 20, 60), 0.1, 0.1),
+    Kind("100x1,000 parts", partial(made_in_parts, 100, 1_000), 0.3, 0.3),
+    Kind("300x5,000 parts", partial(made_in_parts, 300, 5_000), 0.5, 0.5),
+    Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), 1.5, 1.5),
 )
 _PLAN_LIMIT_S = 10.0  # twice the daemon's; a plan not proven by then has another status
 

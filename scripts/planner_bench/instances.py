@@ -169,7 +169,8 @@ def _after_jobs(problem: Problem, plan: Plan, dice: random.Random) -> Problem:
     (part,) = problem.classes
     free = dict(problem.free)
     current = [set(plan.assignment[one.key]) for one in problem.trainers]
-    for node in dice.sample(sorted(problem.pool), dice.randint(1, _MOST_AT_ONCE)):
+    most = min(_MOST_AT_ONCE, len(problem.pool) // 4)
+    for node in dice.sample(sorted(problem.pool), dice.randint(1, most)):
         free[node] = dice.randint(0, part.gpus)
         taken = 0
         for one, its in zip(problem.trainers, current, strict=True):

@@ -52,11 +52,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem for the count model alone: a maker from a seed, and the target if any."""
+    """A kind of problem for the count model alone: a maker from a seed, and the targets if any."""
 
     name: str
     make: Callable[[int], Problem]
-    target_p95_s: float | None = None
+    fresh_p95_s: float | None = None
+    stream_p95_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Series:
 
 def fresh(kind: Kind, repeats: int, planner: Planner) -> Series:
     """Plan a new problem each time."""
-    return _series(kind, "fresh", [planner.plan(kind.make(seed)) for seed in range(repeats)])
+    plans = [planner.plan(kind.make(seed)) for seed in range(repeats)]
+    return _series(kind, "fresh", plans, kind.fresh_p95_s)
 
 
 def stream(kind: Kind, repeats: int, planner: Planner) -> Series:
@@ -83,12 +85,12 @@ def stream(kind: Kind, repeats: int, planner: Planner) -> Series:
         problem = after_event(problem, plan, dice, serial)
         plan = planner.plan(problem)
         plans.append(plan)
-    return _series(kind, "stream", plans)
+    return _series(kind, "stream", plans, kind.stream_p95_s)
 
 
-def _series(kind: Kind, mode: str, plans: Sequence[Plan]) -> Series:
+def _series(kind: Kind, mode: str, plans: Sequence[Plan], target_p95_s: float | None) -> Series:
     statuses = Counter(plan.status for plan in plans)
-    return Series(kind.name, mode, [plan.solve_s for plan in plans], statuses, kind.target_p95_s)
+    return Series(kind.name, mode, [plan.solve_s for plan in plans], statuses, target_p95_s)
 
 
 def node_level_planner(limit_s: float) -> Planner:

@@ -17,7 +17,7 @@ from bftrainer_slurm.doctor.finding import conf, must
 from bftrainer_slurm.doctor.trial import Outcome
 from tests.cli.documented import PAGE, differences, documented
 from tests.cli.pasts import write_past
-from tests.cli.test_commands import SHOWN
+from tests.cli.test_commands import ON_TIME, SHOWN
 from tests.controller.worlds import trainer
 from tests.replay.assessment.standin import equal_shares
 
@@ -81,7 +81,8 @@ def test_of_trainers_whoever_knows_them() -> None:
 def test_of_reasons() -> None:
     told = [as_document(one, STATUS | {"down": None}) for one in STATUS["trainers"]]
     planned = next(one for one in STATUS["trainers"] if one.get("plan"))
-    of_parts = planned | {"gpus": 2, "plan": planned["plan"] | {"gpus": 2}}
+    due = {"deadline": ON_TIME, "by_s": 1_796_112_000.0, "wanted_samples": 2e6}
+    of_parts = planned | due | {"gpus": 2, "plan": planned["plan"] | {"gpus": 2}}
     gpus = {"left": 20, "used": 12, "starting": 0, "planned": 12}
     shared = STATUS | {"down": None, "pool": STATUS["pool"] | {"gpus": gpus}}
     told += [as_document(of_parts, shared), as_document(DOWN["trainers"][0], DOWN)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.planner import knapsack, optimum
+from bftrainer_slurm.planner.packing import Found
 from bftrainer_slurm.planner.problem import Problem, value
 from scripts.planner_bench.instances import made_in_parts
 from tests.planner.test_parts_optimum import of_many_sizes
@@ -12,17 +13,17 @@ from tests.planner.test_parts_optimum import of_many_sizes
 SCARCE = made_in_parts(40, 300, 1)
 
 
-def found(problem: Problem) -> optimum.Found:
+def found(problem: Problem) -> Found:
     return list(optimum.incumbents(problem, 60.0))[-1]
 
 
 @pytest.fixture(scope="module")
-def best() -> optimum.Found:
+def best() -> Found:
     return found(SCARCE)
 
 
 def test_they_are_the_same_a_few_segments_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, best: optimum.Found
+    monkeypatch: pytest.MonkeyPatch, best: Found
 ) -> None:
     monkeypatch.setattr(knapsack, "_AT_ONCE", 1)
     assert found(SCARCE).shares == best.shares
@@ -30,7 +31,7 @@ def test_they_are_the_same_a_few_segments_at_a_time(
 
 @pytest.mark.parametrize("limit", ["_MOST_CELLS", "_MOST_CHOICES", "_MOST_COUNTS"])
 def test_where_they_are_too_many_the_solver_finds_as_good_ones(
-    monkeypatch: pytest.MonkeyPatch, best: optimum.Found, limit: str
+    monkeypatch: pytest.MonkeyPatch, best: Found, limit: str
 ) -> None:
     monkeypatch.setattr(knapsack, limit, 1)
     other = found(SCARCE)
