@@ -158,15 +158,16 @@ class Snapshot:
         newest = max(rows := _gathered(_row(mine, fingerprint)))
         if newest[0] < 0:
             return None
-        having = [rank for rank, row in enumerate(rows) if row[0] == newest[0]]
-        if mine is None or _rank() not in having:
+        sender, *others = [rank for rank, row in enumerate(rows) if row[0] == newest[0]]
+        if mine is None or _rank() not in (sender, *others):
             mine = torch.empty(newest[3], dtype=torch.uint8)  # saved here after the next step
-        if len(having) < len(rows):
+        if 1 + len(others) < len(rows):
+            group = dist.new_group([rank for rank in range(len(rows)) if rank not in others])
             backends = dist.get_backend_config()  # as cpu:gloo,cuda:nccl
             found = _tensors_of([part.state_dict() for part in self._parts.values()])
             device = next((one.device for one in found if f"{one.device.type}:" in backends), "cpu")
-            for chunk in torch.split(mine, _CHUNK):
-                dist.broadcast(sent := chunk.to(device, copy=True), having[0])
+            for chunk in torch.split(mine, _CHUNK) if _rank() not in others else ():
+                dist.broadcast(sent := chunk.to(device, copy=True), sender, group)
                 chunk.copy_(sent)
         return mine
 
@@ -197,10 +198,9 @@ class Snapshot:
 
 def _sample(parts: dict[str, Any]) -> str:
     """Return some of each weight and optimizer state; buffers may differ in DDP."""
-    weights = [one.parameters() for one in parts.values() if isinstance(one, nn.Module)]
-    states = [one.state_dict() for one in parts.values() if hasattr(one, "param_groups")]
-    found = itertools.chain(*weights, _tensors_of(states))
-    return repr([one.detach().reshape(-1)[:64].tolist() for one in found])
+    told: list[Any] = [[*one.parameters()] for one in parts.values() if isinstance(one, nn.Module)]
+    told += [one.state_dict() for one in parts.values() if hasattr(one, "param_groups")]
+    return repr([one.detach().reshape(-1)[:64].tolist() for one in _tensors_of(told)])
 
 
 def _rank() -> int:
