@@ -90,7 +90,7 @@ LANES = (
     _newer("forky", "forky", "not torch"),
     _newer("trixie", "trixie", "slurm"),
     _here("nightly-slurm", "slurm", nightly=True),
-    _here("nightly", "not slurm", nightly=True),
+    _here("nightly-others", "not slurm", nightly=True),
     Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True, nightly=True),
     Lane("machine", ("packaging/machine/run",), tests=False, matrix=True, nightly=True),
     Lane("chaos", (*_RUN, "chaos", "--minutes=20"), tests=False, nightly=True),
