@@ -35,6 +35,7 @@ from scripts.labcluster.cluster import LabError
     *(0.6, 0.05, 0.95),
     "Node-seconds that jobs ask for, of those that there are while they arrive.",
 )
+@number("--longer", 1, 1, 100, "Jobs run so many times as long, and come as much more seldom.")
 @click.option(
     "--trainers",
     type=click.Choice(list(SCRIPTS)),
@@ -64,6 +65,7 @@ def main(
     gpus: int,
     seed: int,
     load: float,
+    longer: int,
     trainers: str,
     no_head: bool,
     quick: bool,
@@ -83,7 +85,8 @@ def main(
       scripts/run bench-impact --trainers hostile --out /var/tmp/hostile
     """
     try:
-        stream = (open_stream if no_head else busy_stream)(jobs, nodes, seed, load, gpus)
+        make = open_stream if no_head else busy_stream
+        stream = make(jobs, nodes, seed, load, gpus, longer)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
@@ -95,6 +98,7 @@ def main(
         "parts": parts,
         "seed": seed,
         "load": load,
+        "longer": longer,
         "trainers": trainers,
         "head": not no_head,
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
@@ -125,9 +129,10 @@ def _title(asked: dict[str, Any]) -> str:
     controller = ", ".join(f"{key}={value}" for key, value in asked["controller"].items())
     gpus = f" of {asked['gpus']} GPUs" if asked["gpus"] else ""
     parts = f" with {', '.join(map(str, asked['parts']))} GPUs of a node" * bool(asked["parts"])
+    longer = f", jobs {asked['longer']} times as long" * (asked["longer"] > 1)
     head = "" if asked["head"] else ", no job of all nodes"
     return (
         f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes{gpus}, seed {asked['seed']}, "
-        f"load {asked['load']:g}{head}; trainers: {asked['trainers']}{parts}\n"
+        f"load {asked['load']:g}{longer}{head}; trainers: {asked['trainers']}{parts}\n"
         f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
     )

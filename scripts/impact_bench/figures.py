@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bftrainer_slurm.controller.decide.node_choice import Candidate, predict_nodes
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
 from scripts.benchkit.text import table
 from scripts.impact_bench.course import Start
@@ -22,8 +23,10 @@ SHARE_TARGETS = {
     "preempted": ("jobs that preempted an element", 2.0),
     "resized": ("jobs on another number of nodes", 1.0),
     "moved": ("jobs on other nodes", 3.0),
+    "displaced": ("jobs that trainers displaced", 3.0),
     "makespan": ("makespan longer by", 0.3),
 }
+_WHERE = ("moved", "displaced")
 USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
 
 
@@ -72,11 +75,10 @@ class Figures:
 
     ``delays_s``: start delays without and with trainers, and each job's difference, of jobs that
     started on both sides; empty if there are none. ``shares``, in percent: jobs that ``preempted``
-    an element, that ``missed`` a pass, that were ``resized``, or ``moved`` to
-    other nodes (None where nodes are whole); how much longer the ``makespan`` is;
-    what trainers ``used`` of what was idle (None if nothing was). ``idle_s``: node-seconds
-    (GPU-seconds, where jobs share nodes) idle after a pass without trainers; ``used_s``: those that
-    trainers had in the same time.
+    an element, that ``missed`` a pass, that were ``resized``, ``moved`` to other nodes, or
+    ``displaced`` (``displaced``); how much longer the ``makespan`` is; what trainers ``used`` of
+    what was idle (None if nothing was). ``idle_s``: node-seconds (GPU-seconds, where jobs share
+    nodes) idle after a pass without trainers; ``used_s``: those that trainers had in the same time.
     """
 
     delays_s: Mapping[str, Summary]
@@ -98,13 +100,16 @@ def figures_of(measured: Measured) -> Figures:
         "preempted": percent * sum(preempts(on, one) for one in on.starts),
         "missed": percent * sum(one > 0 for one in passes_missed(measured)),
         "resized": percent * sum(one != other for one, other in sizes),
-        "moved": percent * moved if gpus > 1 else None,
+        "moved": percent * moved,
+        "displaced": percent * len(displaced(on, measured.nodes, gpus)),
         "makespan": 100 * (on.makespan_s / off.makespan_s - 1),
         "used": 100 * used_s / idle_s if idle_s else None,
     }
     delays_s = compared(pairs)
     failed = on.failed - off.failed
-    judged = targets(delays_s, shares, failed, on.left_behind) if delays_s else []
+    unjudged = () if gpus > 1 else _WHERE  # which whole nodes a job has is nothing to others
+    to_judge = shares | dict.fromkeys(unjudged)
+    judged = targets(delays_s, to_judge, failed, on.left_behind) if delays_s else []
     return Figures(delays_s, shares, idle_s, used_s, judged)
 
 
@@ -140,6 +145,36 @@ def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
 def preempts(side: Side, start: Start) -> bool:
     """Return whether Slurm ended an element for this job, from slurmctld's log."""
     return ("preempted", start.number) in side.log
+
+
+def displaced(side: Side, nodes: int, gpus: int = 1) -> list[int]:
+    """Return the jobs that are not where Slurm would put them if only ordinary jobs ran then.
+
+    One job that trainers move changes where all later ones go; this tells the first of them from
+    the others. Slurm also keeps nodes for jobs that wait; what backfill starts may count for that.
+    """
+    jobs = {start.number: start for start in side.starts}
+    free = {f"n{number}": gpus for number in range(1, nodes + 1)}
+    events: list[tuple[float, int, bool, Sequence[str]]] = []
+    for number, start in jobs.items():
+        at_s = side.log.get(("allocated", number), ())
+        ends = side.log.get(("known", number), ())
+        events += ((time_s, number, True, start.account.nodes) for time_s, _ in at_s[:1])
+        events += ((time_s, number, False, (node,)) for time_s, node in ends)
+    found = list[int]()
+    for _, number, starts, on in sorted(events, key=lambda one: (one[0], one[2], one[1])):
+        needs = jobs[number].job.gpus or gpus
+        if starts:
+            room = (
+                Candidate(name, place, 1, has)
+                for place, (name, has) in enumerate(free.items())
+                if has >= needs
+            )
+            if {*predict_nodes(len(on), room)} != {*on}:
+                found.append(number)
+        for name in on:
+            free[name] += -needs if starts else needs
+    return found
 
 
 def holes_after_pass_s(side: Side, nodes: int, end_s: float, gpus: int = 1) -> list[float]:
@@ -194,9 +229,9 @@ def targets(
         for name, most in DIFFERENCE_TARGETS_S.items()
     ]
     judged += [
-        at_most(f"{text}, %", shares[name] or 0.0, most)
+        at_most(f"{text}, %", share, most)
         for name, (text, most) in SHARE_TARGETS.items()
-        if name != "moved" or shares.get(name) is not None
+        if (share := shares.get(name)) is not None
     ]
     judged.append(at_most("jobs failed that did not without", failed, 0))
     judged.append(at_most("processes of trainers left behind", left_behind, 0))
@@ -225,12 +260,16 @@ def rendered(measured: Measured, found: Figures) -> list[str]:
     for name, one in found.delays_s.items():
         values = (one.median, one.mean, one.p95, one.most)
         rows.append((f"  {name}", str(one.count), *(f"{value:.2f}" for value in values)))
-    off, on = measured.off, measured.on
+    off, on, shares = measured.off, measured.on, found.shares
+    by_itself = 100 / len(off.starts) * len(displaced(off, measured.nodes, measured.gpus))
     return [
         table(rows),
         f"idle after a pass, without trainers: {found.idle_s:,.0f} {unit}; "
         f"used: {found.used_s:,.0f}\n"
         f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
+        f"jobs on other nodes than without trainers: {shares['moved']:.1f} %\n"
+        "jobs not where Slurm would put them beside the ordinary jobs that ran then: "
+        f"{shares['displaced']:.1f} % ({by_itself:.1f} % without trainers)\n"
         f"jobs failed: {off.failed} without trainers, {on.failed} with\n"
         f"trainers: {work.elements} elements as the stream began, {work.left} elements left for "
         f"jobs, {work.reclaimed} were reclaimed, {on.left_behind} processes left behind",

@@ -21,15 +21,15 @@ _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
 _JOB = r"JobId=(?:\d+_\d+\()?(?P<{}>\d+)\)?"  # 13, or 5_1(13) of an array
 _KEY = _JOB.format("key")
 _WITH_ARRAY = _KEY.replace(r"(?:\d+", r"(?:(?P<other>\d+)", 1)
-# Each kind of line has the job that it is kept by. ``other`` is its array, or another job.
+# Each kind of line has the job that it is kept by. ``other`` is its array, another job, or a node.
 _KINDS = {
     "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_WITH_ARRAY} "),
     "preempted": re.compile(
         rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
     ),
-    "known": re.compile(rf"_slurm_rpc_epilog_complete: {_KEY} Node="),
+    "known": re.compile(rf"_slurm_rpc_epilog_complete: {_KEY} Node=(?P<other>\S+)"),
 }
-# Of each kind and job, in order: Unix seconds, and the array or the other job.
+# Of each kind and job, in order: Unix seconds, and the array, the other job, or the node.
 Log: TypeAlias = Mapping[tuple[str, int], Sequence[tuple[float, str]]]
 
 

@@ -28,27 +28,32 @@ _DRAIN_S = 30.0  # from the end of the long job, as others still run
 _LAST_S = 45.0  # for the last ones to be given nodes before the last large job
 
 
-def open_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) -> list[OrdinaryJob]:
+def open_stream(
+    jobs: int, nodes: int, seed: int, load: float, gpus: int = 0, longer: int = 1
+) -> list[OrdinaryJob]:
     """Return such jobs as ``busy_stream`` does, but no job of all nodes is ahead of them.
 
     So most of them start as soon as they come, by the main scheduler.
     """
-    return _arriving(_drawn(jobs, nodes, seed, gpus), load * nodes * max(gpus, 1))
+    return _arriving(_drawn(jobs, nodes, seed, gpus, longer), load * nodes * max(gpus, 1))
 
 
-def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) -> list[OrdinaryJob]:
+def busy_stream(
+    jobs: int, nodes: int, seed: int, load: float, gpus: int = 0, longer: int = 1
+) -> list[OrdinaryJob]:
     """Return jobs of one node to all, behind a job of all nodes that waits at the queue's head.
 
     With ``gpus`` of each node, they have 1 to 16 GPUs, and the one ahead of the large one has one.
-    ``load``: the node-seconds that they ask for, as a share of all while they arrive. Times are
-    seconds since a pass of backfill, and passes come every 30 s. Chance must not decide which pass
-    sees a job: so no job is submitted within 2 s of a pass, and no job that a pass has started ends
-    so close to one. A job that the main scheduler has started does not end near a whole second.
+    They run ``longer`` times as long as jobs of the bench, and come as much more seldom. ``load``:
+    the node-seconds that they ask for, as a share of all while they arrive. Times are seconds since
+    a pass of backfill, and passes come every 30 s. Chance must not decide which pass sees a job: so
+    no job is submitted within 2 s of a pass, and no job that a pass has started ends so close to
+    one. A job that the main scheduler has started does not end near a whole second.
 
     Raises:
         ValueError: the load is too low.
     """
-    drawn = _drawn(jobs, nodes, seed, gpus)
+    drawn = _drawn(jobs, nodes, seed, gpus, longer)
     units = nodes * max(gpus, 1)  # GPUs, or whole nodes
     ahead = (_long_s(_ROUND_S) + units * _ALL_NODES_S) / _ROUND_S
     rate = load * units - ahead  # units that are left for them
@@ -64,10 +69,10 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) ->
     return sorted([*blocking, *behind], key=lambda job: job.at_s)[:jobs]
 
 
-def _drawn(jobs: int, nodes: int, seed: int, gpus: int) -> list[OrdinaryJob]:
+def _drawn(jobs: int, nodes: int, seed: int, gpus: int, longer: int) -> list[OrdinaryJob]:
     chooser = random.Random(seed)
     sizes = [_sized(chooser, nodes, gpus) for _ in range(jobs)]
-    return [_made_job(chooser, chooser.expovariate(1), *size) for size in sizes]
+    return [_made_job(chooser, chooser.expovariate(1), *size, longer) for size in sizes]
 
 
 def _blocking(
@@ -120,9 +125,11 @@ def quicker(stream: Sequence[OrdinaryJob], times: float) -> list[OrdinaryJob]:
     ]
 
 
-def _made_job(chooser: random.Random, at_s: float, nodes: int, gpus: int) -> OrdinaryJob:
+def _made_job(
+    chooser: random.Random, at_s: float, nodes: int, gpus: int, longer: int
+) -> OrdinaryJob:
     runs_s = _MEDIAN_S * math.exp(chooser.gauss(0, _SPREAD))
-    runs_s = round(min(_LONGEST_S, max(_SHORTEST_S, runs_s)), 1)
+    runs_s = longer * round(min(_LONGEST_S, max(_SHORTEST_S, runs_s)), 1)
     # Users ask for more than they need, and Slurm counts in minutes.
     minutes = math.ceil((runs_s + _SPARE_S) / 60) + chooser.choice(_MORE_MINUTES)
     return OrdinaryJob(round(at_s, 3), nodes, runs_s, minutes, gpus)

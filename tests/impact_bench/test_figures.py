@@ -14,6 +14,7 @@ from scripts.impact_bench.figures import (
     Measured,
     Side,
     compared,
+    displaced,
     elements_s,
     figures_of,
     holes_after_pass_s,
@@ -91,6 +92,7 @@ def test_all_targets_can_be_met() -> None:
         ({"preempted": 2.1}, ["jobs that preempted an element"]),
         ({"resized": 1.1}, ["jobs on another number of nodes"]),
         ({"moved": 3.1}, ["jobs on other nodes"]),
+        ({"displaced": 3.1}, ["jobs that trainers displaced"]),
         ({"makespan": 0.4}, ["makespan longer by"]),
         ({"used": 84.0}, ["idle node-seconds used"]),
         ({"used": None}, []),
@@ -176,3 +178,23 @@ def test_a_job_may_have_another_number_of_nodes_than_without_trainers() -> None:
     off = [start(on=("n1",)), start(on=("n1", "n2")), start(on=("n2", "n1")), start()]
     on = [start(on=("n1",)), start(on=("n3",)), start(on=("n1", "n3")), start()]
     assert figures_of(Measured(side(*off), side(*on), 3)).shares["resized"] == 25
+
+
+def test_a_job_is_displaced_that_slurm_would_have_put_elsewhere_beside_the_ordinary_jobs() -> None:
+    jobs = (
+        start(number=1, on=("n1",), gpus=4),
+        start(number=2, on=("n2",), gpus=2),  # there was room on n1
+        start(number=3, on=("n2",), gpus=6),  # because of that one n2 is the tightest
+        start(number=4, on=("n1",), gpus=8),  # the first one has ended
+    )
+    log: Log = {
+        **{("allocated", number): [(float(number), "")] for number in (1, 2, 3, 4)},
+        ("known", 1): [(4.0, "n1")],
+    }
+    assert displaced(side(*jobs, log=log), 2, gpus=8) == [2]
+
+
+def test_of_whole_nodes_a_job_gets_the_first_ones_of_the_smallest_run() -> None:
+    jobs = start(number=1, on=("n2",)), start(number=2, on=("n1",)), start(number=3, on=("n4",))
+    log: Log = {("allocated", one.number): [(float(one.number), "")] for one in jobs}
+    assert displaced(side(*jobs, log=log), 4) == [1, 3]
