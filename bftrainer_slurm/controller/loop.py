@@ -201,8 +201,12 @@ class Controller:
         return events
 
     def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
-        """Schedule the next looks: while elements end, after a backoff, before a backfill pass."""
+        """Schedule the next looks.
+
+        Soon while elements end, or jobs are about to start; after a backoff; before a pass.
+        """
         ending = any(view.ids(*VACATES) for view in self.registry.views)
+        ending |= self.schedule.as_they_come and bool(self._snapshot.queue.asking)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self.deps.rest_s
         for view in self.registry.views:

@@ -149,9 +149,12 @@ class Decider:
             views, plan = draft.cluster.views, standing.plan
             waits = without_room(views, plan, room)
             decision = replace(decision, bars=(*decision.bars, *waits))
-            moves += self._of_each(
+            planned = self._of_each(
                 views, lambda view: moves_towards(view, plan, room, snapshot, settings)
             )
+            if draft.as_they_come and snapshot.queue.asking:  # room elsewhere would draw them
+                planned = [move for move in planned if not isinstance(move, Shrink)]
+            moves += planned
         upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, cluster.soon_off))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)

@@ -14,8 +14,10 @@ Where jobs share nodes, they get those that Slurm would give them if there were 
 as without them. Slurm's choice also depends on what is free elsewhere, so more elements leave if a
 job would otherwise go to another node. While no job waits in vain, the main scheduler starts jobs
 as they come, up to some seconds later: so elements leave at once, and the place of the next job
-stays free. Where nodes are whole, it does not matter to other jobs which ones a job gets: idle
-ones, then those of trainers with most to spare.
+stays free. Slurm looks for jobs again as soon as an element has ended, and room elsewhere would
+draw a waiting job there: so until it has started, elements leave only for it. Where nodes are
+whole, it does not matter to other jobs which ones a job gets: idle ones, then those of trainers
+with most to spare.
 """
 
 from __future__ import annotations
@@ -166,9 +168,10 @@ class _Packing:
         return Headroom(kept, frozenset(id_ for id_, _, _ in self._log), open_)
 
     def _places(self, starts: Sequence[_Start], nexts: Sequence[WaitingJob]) -> Mapping[str, int]:
-        """Return the units of the nodes to which the next job would go; elements leave them.
+        """Return the units of the nodes to which the next job would go.
 
-        Only one comes next: the place of a larger one has room for a smaller one too.
+        Elements leave them, but not before the waiting jobs have started. Only one comes next: the
+        place of a larger one has room for a smaller one too.
         """
         free, room, places = dict(self._free), dict(self._room), dict[str, int]()
         for start in starts:
@@ -182,7 +185,8 @@ class _Packing:
                 units = max(had, self._kept(job, node))
                 if sum(places.values()) - had + units > most:
                     return places
-                self._make_room(start, room, spared=True)
+                if not starts:
+                    self._make_room(start, room, spared=True)
                 if self._snapshot.fits(job, node, room[node]):
                     places[node] = units
                 else:

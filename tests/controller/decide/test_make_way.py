@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.actions import Headroom, Shrink
+from bftrainer_slurm.controller.decide.actions import Headroom, Shrink, elements_of
 from bftrainer_slurm.controller.decide.available import free_units, growable, refill
 from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.planning import offered
@@ -39,7 +39,9 @@ from bftrainer_slurm.model import (
     Resources,
     WaitingJob,
 )
+from bftrainer_slurm.planner.problem import Plan, Problem
 from tests.controller.decide.test_decision import Deciding
+from tests.controller.setting import Planner
 from tests.controller.worlds import NOW_S, cluster, node, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 
@@ -170,11 +172,35 @@ def test_the_next_job_finds_its_place_beside_those_that_wait() -> None:
     assert with_next([1], jobs=[job(1, 4)], busy={"n1": 4}).kept == {"n1": 4, "n2": 1}
 
 
+def test_until_a_waiting_job_has_started_elements_leave_only_for_it() -> None:
+    """Slurm looks again as the first of them ends: room elsewhere would draw the job there."""
+    mine = trainer(5, 4, "n1", "n2"), trainer(6, 4, "n1", "n2")
+    busy = {"n3": 8, "n4": 8}
+    assert {one.task for one in with_next([8], *mine, busy=busy).elements} == set()
+    assert with_next([4], *mine, busy=busy).elements == {ElementId(5, 0)}
+    found = with_next([4], *mine, jobs=[job(1, 8)], busy=busy)
+    assert found.elements == {ElementId(5, 0), ElementId(6, 0)}  # n1 is for the job, n2 stays
+
+
+class OnN1(Planner):
+    """Leaves each trainer n1 alone."""
+
+    def plan(self, problem: Problem) -> Plan:
+        return Plan({one.key: frozenset({"n1"}) for one in problem.trainers}, 0.0, 0.0, "optimal")
+
+
+def test_what_the_plan_takes_from_a_trainer_stays_until_waiting_jobs_have_started() -> None:
+    for jobs, left in (((), {ElementId(5, 1)}), ((job(1, 1),), set())):
+        there = replace(seen(jobs, trainer(5, 1, "n1", "n2")), next_jobs=(job(-1, 1),))
+        actions = Deciding(planner=OnN1())(of=there).actions
+        assert set(elements_of(Shrink, actions)) == left
+
+
 def test_elements_leave_at_once_where_jobs_start_as_they_come_else_ahead_of_a_pass() -> None:
     """The next pass is far away."""
     mine = trainer(5, 4, "n1", "n2"), trainer(6, 2, "n1", "n2"), trainer(7, 2, "n1", "n2")
     there = replace(seen([job(1, 2)], *mine), forecast=BackfillForecast(due_s=NOW_S + 20))
-    for nexts, left in (((job(-1, 1),), 2), ((), 0)):  # for the job, and for the next one
+    for nexts, left in (((job(-1, 1),), 1), ((), 0)):  # for the job, not yet for the next one
         decision = Deciding()(of=replace(there, next_jobs=nexts))
         gone = [one for one in decision.actions if isinstance(one, Shrink)]
         assert (decision.as_they_come, len(gone)) == (bool(nexts), left)
