@@ -91,13 +91,14 @@ def _whole_queue(facts: Facts) -> Finding:
             title, f"{most} tries in a pass" + (", enough for the last one" if passed else "")
         )
     enough = -(-2 * (passed.tried + passed.left) // 1000) * 1000
+    of_one = max(_OF_ONE, _at_once(facts))
     why = (
         "Trainers come last in the queue: no pass comes to them, and none starts. Let a pass try "
-        f"all jobs. {_OF_ONE} of each user and partition are enough to try, so a pass gets shorter."
+        f"all jobs. {of_one} of each user and partition are enough to try, so a pass gets shorter."
     )
     changes = [in_scheduler(title, str(enough)), in_scheduler("bf_continue")]
     if not any(facts.scheduler(one) for one in _BACKFILL_DEPTHS):
-        changes.append(in_scheduler("bf_max_job_user_part", str(_OF_ONE)))
+        changes.append(in_scheduler("bf_max_job_user_part", str(of_one)))
     found = f"the last pass stopped after {passed.tried} tries, with {passed.left} jobs left"
     return must(title, found, why, *changes)
 
@@ -110,7 +111,8 @@ def _of_user(facts: Facts) -> Finding:
         f"A user with {value} waiting ordinary jobs gets no element: a pass counts both together, "
         "and elements come last. Count by partition instead."
     )
-    changes = (in_scheduler(title, "0"), in_scheduler("bf_max_job_user_part", value))
+    of_one = max(int(value) if value.isdigit() else 0, _at_once(facts))
+    changes = (in_scheduler(title, "0"), in_scheduler("bf_max_job_user_part", str(of_one)))
     found = "no limit" if value == "0" else value
     return consider(title, found, why, *changes, unless=value == "0")
 
@@ -124,9 +126,14 @@ def _depths(facts: Facts, with_backfill: bool) -> Iterator[Finding]:
             f"Trainers release an element for each node that they take. A pass looks at {limit} "
             f"of them, and the others wait for later passes ({_DEPTH_SEEN})."
         )
-        fine = not 0 < limit < min(facts.nodes, _DEPTH)
+        fine = not 0 < limit < _at_once(facts)
         change = in_scheduler(option, str(_DEPTH))
         yield consider(option, value if limit else "no limit", why, change, unless=fine)
+
+
+def _at_once(facts: Facts) -> int:
+    """Return how many elements a pass is to look at: as many as trainers may take nodes at once."""
+    return min(facts.nodes, _DEPTH)
 
 
 def _complete_wait(facts: Facts) -> Finding:

@@ -123,6 +123,8 @@ def rewrite(asked: Asked, site: Site, ask: Ask) -> Rewriting:
         {**given, **share.settings},
         site.partition,
         ask,
+        least=record.min_nodes,
+        whole=not (site.share and has_part(given)),
         of_cores=site.share and asks_for_cores(given),
     )
     settings = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,9 @@ _LIVE = "PENDING,RUNNING,SUSPENDED,CONFIGURING,COMPLETING"
 _SHOWN = 5  # kinds of nodes in a sentence
 _UNKNOWN_MB = 1  # what Slurm shows of a node without RealMemory
 _GPU_OPTIONS = ("gpus-per-node", "gres")
+_CPU_OPTIONS = ("cpus-per-task", "ntasks-per-node")
 _MEMORY = re.compile(r"0*([1-9]\d{0,8})([KMGT]?)B?", re.ASCII | re.IGNORECASE)
+_COUNTS_MEMORY = re.compile(r"^SelectTypeParameters\b.*MEMORY", re.IGNORECASE | re.MULTILINE)
 _IN_MB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 _GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(,=]+(?=:)))?[:=](\d+)", re.ASCII)
 
@@ -59,29 +62,43 @@ def without_singleton(given: Mapping[str, str], ask: Ask) -> str | None:
 
 
 def check_nodes(
-    given: Mapping[str, str], partition: str, ask: Ask, *, of_cores: bool = False
+    given: Mapping[str, str],
+    partition: str,
+    ask: Ask,
+    *,
+    least: int = 1,
+    whole: bool = True,
+    of_cores: bool = False,
 ) -> None:
-    """Refuse what no node of the trainers' partition has.
+    """Refuse what no node of the trainers' partition has, and more nodes than it has.
 
-    ``of_cores``: the trainer asks for cores or memory and no GPUs where trainers share nodes by
-    GPUs; it is refused where all nodes have GPUs.
+    ``least`` is how many the trainer needs at a time; ``whole``: all of each. ``of_cores``: it
+    asks for cores or memory and no GPUs where trainers share nodes by GPUs; it is refused where
+    all nodes have GPUs.
 
     Raises:
-        SubmissionError: in one line, with what the nodes have.
+        SubmissionError: in one line, with what there is.
     """
     wanted = tuple(filter(None, (*map(partial(_gpus_of, given), _GPU_OPTIONS), _cpus(given))))
     memory = _memory(given)
-    if not (wanted or memory or of_cores):
+    if not (wanted or memory or of_cores or least > 1):
         return
     # With --partition sinfo takes no --all, and shows no hidden partitions.
-    words = ("sinfo", "--local", "--all", "--noheader", "--exact", "--format=%R|%c|%m|%G")
+    words = ("sinfo", "--local", "--all", "--noheader", "--exact", "--noconvert")
     try:
-        rows = [line.split("|", 3) for line in ask(words).splitlines()]
+        lines = ask((*words, "--format=%R|%D|%c|%m|%G")).splitlines()
     except NoAnswerError:
         return
-    nodes = [_Node.of(*of) for name, *of in rows if name == partition and len(of) == 3]
+    rows = [line.split("|", 4)[1:] for line in lines if line.startswith(f"{partition}|")]
+    there = sum(int(of[0]) for of in rows if of[0].isdigit())
+    if there and least > there:
+        raise SubmissionError(
+            f"it needs at least {least} nodes at a time, and partition {partition} has {there}; "
+            f"write -N MIN-MAX with a MIN of at most {there}"
+        )
+    nodes = [_Node.of(*of[1:]) for of in rows if len(of) == 4]
     if memory and any(node.memory_mb > _UNKNOWN_MB for node in nodes):
-        wanted += (memory,)
+        wanted += (memory if "mem" in given else _for_cpus(memory, given, whole, ask),)
     if any(node.gpus for node in nodes):
         if of_cores and all(node.gpus for node in nodes):
             raise SubmissionError(
@@ -106,6 +123,7 @@ class _Wanted(NamedTuple):
     gpus: tuple[tuple[str, int], ...] = ()
     cpus: int = 0
     memory_mb: float = 0.0
+    cpu_memory_mb: float = 0.0  # for each that the node has
 
 
 class _Node(NamedTuple):
@@ -127,7 +145,8 @@ class _Node(NamedTuple):
             count <= sum(n for of, n in self.gpus if kind in ("", of))
             for kind, count in wanted.gpus
         )
-        return gpus and wanted.cpus <= self.cpus and wanted.memory_mb <= self.memory_mb
+        memory_mb = max(wanted.memory_mb, wanted.cpu_memory_mb * self.cpus)
+        return gpus and wanted.cpus <= self.cpus and memory_mb <= self.memory_mb
 
 
 def _gpus_of(given: Mapping[str, str], name: str) -> _Wanted | None:
@@ -136,18 +155,37 @@ def _gpus_of(given: Mapping[str, str], name: str) -> _Wanted | None:
 
 
 def _cpus(given: Mapping[str, str]) -> _Wanted | None:
-    each, tasks = given.get("cpus-per-task", ""), given.get("ntasks-per-node") or "1"
-    if not (each.isdigit() and tasks.isdigit()):
-        return None
-    names = ("cpus-per-task", *(("ntasks-per-node",) if int(tasks) > 1 else ()))
-    asked = " ".join(_option(given, name) for name in names)
-    return _Wanted(asked, cpus=int(each) * int(tasks))
+    asked, cpus = _processors(given)
+    return _Wanted(asked, cpus=cpus) if given.get("cpus-per-task", "").isdigit() else None
 
 
 def _memory(given: Mapping[str, str]) -> _Wanted | None:
-    if not (match := _MEMORY.fullmatch(given.get("mem", ""))):
+    name = "mem" if "mem" in given else "mem-per-cpu"
+    if not (match := _MEMORY.fullmatch(given.get(name, ""))):
         return None
-    return _Wanted(_option(given, "mem"), memory_mb=int(match[1]) * _IN_MB[match[2].upper()])
+    return _Wanted(_option(given, name), memory_mb=int(match[1]) * _IN_MB[match[2].upper()])
+
+
+def _for_cpus(memory: _Wanted, given: Mapping[str, str], whole: bool, ask: Ask) -> _Wanted:
+    """Return what ``--mem-per-cpu`` comes to, where Slurm counts memory; else it asks for once."""
+    try:
+        counts = _COUNTS_MEMORY.search(ask(("scontrol", "show", "config")))
+    except NoAnswerError:
+        counts = None
+    if counts is None:
+        return memory
+    if whole:
+        asked = f"{memory.asked} for all CPUs of a node"
+        return _Wanted(asked, cpu_memory_mb=memory.memory_mb)
+    options, cpus = _processors(given)
+    return _Wanted(f"{memory.asked} {options}".rstrip(), memory_mb=memory.memory_mb * cpus)
+
+
+def _processors(given: Mapping[str, str]) -> tuple[str, int]:
+    """Return the options that say how many processors of a node its tasks have, and the number."""
+    names = [name for name in _CPU_OPTIONS if given.get(name, "").isdigit()]
+    asked = " ".join(_option(given, name) for name in names if int(given[name]) > 1)
+    return asked, math.prod(int(given[name]) for name in names)
 
 
 def _option(given: Mapping[str, str], name: str) -> str:
@@ -162,9 +200,9 @@ def _there(nodes: Sequence[_Node], wanted: Sequence[_Wanted]) -> str:
         if any(one.gpus for one in wanted):
             gpus = (f"{kind}{':' * bool(kind)}{count}" for kind, count in node.gpus)
             has.append(" and ".join(gpus) or "no GPUs")
-        if any(one.cpus for one in wanted):
+        if any(one.cpus or one.cpu_memory_mb for one in wanted):
             has.append(f"{node.cpus} CPUs")
-        if any(one.memory_mb for one in wanted):
+        if any(one.memory_mb or one.cpu_memory_mb for one in wanted):
             has.append(f"{node.memory_mb:.0f} MB")
         kinds.append(", ".join(has))
     return " and with ".join(sorted(set(kinds))[:_SHOWN])

@@ -169,6 +169,15 @@ def test_a_queue_that_passes_do_not_come_to_the_end_of_is_found_with_what_helps(
     ]
 
 
+def test_what_helps_is_fine_to_the_doctor_on_a_larger_cluster_too() -> None:
+    larger = "bftrainer TotalNodes=80"
+    finding = the_one(replace(site(partition=larger), passed=pass_in(DEEP)))
+    options = ",".join(change.line.rpartition(",")[2] for change in finding.changes)
+    assert "bf_max_job_user_part=80" in options
+    facts = site(partition=larger, SchedulerParameters=f"bf_interval=30,{options}")
+    assert not of(replace(facts, passed=pass_in(DEEP)), Level.CHANGE, Level.CONSIDER)
+
+
 @pytest.mark.parametrize(
     ("sdiag", "parameters"),
     [

@@ -431,7 +431,7 @@ def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(
     def submitted() -> object:
         site = {"site_partition": "bftrainer", "share": share}
         return compose(
-            "x", {"nodes": "4"}, options, **site, ask=lambda words: "bftrainer|8|80|gpu:4\n"
+            "x", {"nodes": "4"}, options, **site, ask=lambda words: "bftrainer|1|8|80|gpu:4\n"
         )
 
     if refused:

@@ -51,7 +51,7 @@ def lab_that_rewrites(
         line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
         line += "" if way == "spank" else " rewrite=cli_filter share=yes"
         conf = [] if way == "spank" else ["CliFilterPlugins=cli_filter/lua"]
-        lab = make_lab(nodes=1, gpus=4, plugstack=[line], conf=conf)
+        lab = make_lab(nodes=4, gpus=4, plugstack=[line], conf=conf)
         features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
         lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
         if way == "lua":

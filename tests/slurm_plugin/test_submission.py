@@ -121,13 +121,21 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
 
 @pytest.mark.newest
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("options", [["--gres=gpu:v101:2"], ["--gpus-per-node=999"]])
+@pytest.mark.parametrize("option", ["--gres=gpu:v101:2", "--gpus-per-node=999", "--mem-per-cpu=9T"])
 def test_what_no_node_has_is_refused_with_what_there_is(
-    plugin_lab: Lab, way: str, options: list[str]
+    plugin_lab: Lab, way: str, option: str
 ) -> None:
-    done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})
-    assert done.returncode != 0
+    done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", "--exclusive", option]})
+    assert done.returncode == 1
     assert "no node of partition bftrainer has that; there are nodes with " in done.stderr
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize("way", WAYS)
+def test_more_nodes_than_there_are_are_refused_with_their_number(plugin_lab: Lab, way: str) -> None:
+    done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N5-8"]})
+    assert done.returncode == 1
+    assert "at least 5 nodes at a time, and partition bftrainer has 4" in done.stderr
 
 
 @cases("refused")

@@ -7,10 +7,10 @@ import pytest
 from bftrainer_slurm.submission.directives import SubmissionError
 from bftrainer_slurm.submission.slurm_answers import NoAnswerError, check_nodes, without_singleton
 
-WITH_GPUS = "spare|32|256000|gpu:a100:4(S:0-1)\n"
-NODES = f"""{WITH_GPUS}spare|96|1024000|gpu:h100:8,shard:64
-spare|128|512000|(null)
-main|512|4096000|gpu:v100:16
+WITH_GPUS = "spare|4|32|256000|gpu:a100:4(S:0-1)\n"
+NODES = f"""{WITH_GPUS}spare|2|96|1024000|gpu:h100:8,shard:64
+spare|1|128|512000|(null)
+main|9|512|4096000|gpu:v100:16
 """
 
 
@@ -31,6 +31,7 @@ def silent(words: Sequence[str]) -> str:
         {"mem": "1000000"},
         {"mem": "1000G", "gpus-per-node": "8"},
         {"mem": "0"},
+        {"mem-per-cpu": "1000G"},
         {"cpus-per-task": "32", "ntasks-per-node": "4"},
         {"cpus-per-task": "12", "gpus-per-node": "8", "ntasks-per-node": "8"},
         {},
@@ -53,6 +54,10 @@ GPUS = "a100:4 and with h100:8 and with no GPUs"
         (
             {"mem": "1200G"},
             "--mem=1200G: no node of {}1024000 MB and with 256000 MB and with 512000 MB",
+        ),
+        (
+            {"mem-per-cpu": "1200G"},
+            "--mem-per-cpu=1200G: no node of {}1024000 MB and with 256000 MB and with 512000 MB",
         ),
         (
             {"cpus-per-task": "64", "ntasks-per-node": "4"},
@@ -78,13 +83,56 @@ def test_what_no_node_has_is_refused_with_what_there_is(
     with pytest.raises(SubmissionError) as refused:
         check_nodes(given, "spare", ask)
     assert str(refused.value) == refusal.format("partition spare has that; there are nodes with ")
-    assert len(asked) == 1
+    assert len(asked) == 1 + ("mem-per-cpu" in given)
+
+
+@pytest.mark.parametrize(
+    ("options", "whole", "refusal"),
+    [
+        ("11G", True, "--mem-per-cpu=11G for all CPUs of a node: "),
+        ("10G", True, ""),
+        ("11G", False, ""),
+        ("11G -c 90", False, ""),
+        ("10G -c 15 -n 8", False, "--mem-per-cpu=10G --cpus-per-task=15 --ntasks-per-node=8: "),
+    ],
+)
+def test_memory_for_each_cpu_counts_for_those_of_the_element_where_slurm_counts_memory(
+    options: str, whole: bool, refusal: str
+) -> None:
+    memory, *words = options.replace("-c", "cpus-per-task").replace("-n", "ntasks-per-node").split()
+    given = {"mem-per-cpu": memory, **dict(zip(words[::2], words[1::2], strict=True))}
+
+    def check(counted: str) -> None:
+        config = f"SelectTypeParameters    = {counted}\nSlurmUser = slurm\n"
+        check_nodes(
+            given, "spare", lambda words: NODES if "sinfo" in words else config, whole=whole
+        )
+
+    check("CR_CORE")
+    if not refusal:
+        check("CR_CORE_MEMORY")
+        return
+    with pytest.raises(SubmissionError) as refused:
+        check("CR_CORE_MEMORY")
+    assert str(refused.value).startswith(f"{refusal}no node of partition spare has that")
 
 
 def test_where_slurm_does_not_say_what_nodes_have_nothing_is_refused() -> None:
     check_nodes({"gpus-per-node": "9"}, "spare", silent)
     check_nodes({"gpus-per-node": "9"}, "spare", lambda words: "")
-    check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", lambda words: "spare|32|1|(null)\n")
+    check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", lambda words: "spare|1|32|1|(null)\n")
+    check_nodes({}, "spare", silent, least=9)
+    check_nodes({}, "spare", lambda words: "", least=9)
+
+
+def test_more_nodes_than_there_are_are_refused_with_their_number() -> None:
+    check_nodes({}, "spare", lambda words: NODES, least=7)
+    with pytest.raises(SubmissionError) as refused:
+        check_nodes({}, "spare", lambda words: NODES, least=8)
+    assert str(refused.value) == (
+        "it needs at least 8 nodes at a time, and partition spare has 7; write -N MIN-MAX with a "
+        "MIN of at most 7"
+    )
 
 
 def test_who_asks_for_nothing_of_a_node_costs_no_question() -> None:
