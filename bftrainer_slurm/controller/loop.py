@@ -206,7 +206,7 @@ class Controller:
         Soon while elements end, or jobs are about to start; after a backoff; before a pass.
         """
         ending = any(view.ids(*VACATES) for view in self.registry.views)
-        ending |= self.schedule.as_they_come and bool(self._snapshot.queue.asking)
+        ending |= self.decision.as_they_come and bool(self._snapshot.queue.asking)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self.deps.rest_s
         for view in self.registry.views:
