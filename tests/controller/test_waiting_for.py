@@ -123,6 +123,9 @@ def test_a_limit_that_stays_takes_nodes_from_others_ever_less_often() -> None:
     assert setting.taken <= before + 2
     assert "QOSMaxNodePerUserLimit" in str(setting.shown()["why"])
     assert len(setting.on(99)) == 4
+    setting.slurm.cancel_(ARRAY)
+    setting.turn()
+    assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
 
 def test_a_limit_that_is_lifted_is_noticed_soon_where_a_node_is_free() -> None:

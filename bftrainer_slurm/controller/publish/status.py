@@ -67,6 +67,7 @@ def trainer_status(
     left_out, noise = view.left_out(now_s), reported.noise(trainer.record.spec.noise)
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running, ended = view.on_since_s(), not view.live and not view.spare
+    trouble = None if view.all_ended else trouble
     refusal = refusal_sentence(words) if (words := view.state.refusal_at(now_s)) else None
     notice = _ANEW if reported.loss["from_start"] else None
     return {
