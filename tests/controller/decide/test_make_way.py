@@ -239,6 +239,14 @@ def test_who_leaves_already_is_not_told_twice() -> None:
     assert asked([job(1, 8)], leaving) == Headroom({"n1": 8})
 
 
+def test_a_suspended_element_has_its_part_and_does_not_leave() -> None:
+    plain = trainer(5, 4, "n1").trainer
+    stands = tuple(replace(one, state=ElementState.SUSPENDED) for one in plain.elements)
+    mine, full = view_of(replace(plain, elements=stands)), dict.fromkeys(NAMES[1:], 8)
+    assert asked([job(1, 4)], mine, busy=full) == Headroom({"n1": 4})
+    assert asked([job(1, 5)], mine, busy=full) == Headroom()
+
+
 def test_nobody_reaches_into_a_planned_start_of_whole_nodes_or_a_reservation() -> None:
     first = job(1, 8, 4, priority=9, expected_start_s=NOW_S + 600, expected_nodes=NAMES)
     busy = {"n1": 1}
