@@ -8,6 +8,7 @@ import pytest
 
 from bftrainer_slurm.keeper import messages
 from bftrainer_slurm.keeper.messages import (
+    MAX_STEPS,
     Batch,
     Change,
     FromController,
@@ -125,3 +126,10 @@ def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
 def test_what_the_keeper_would_not_say_is_refused(line: bytes) -> None:
     with pytest.raises(ProtocolError):
         parse_from_keeper(line)
+
+
+def test_more_steps_than_a_script_may_have_are_refused() -> None:
+    done = tuple((number, 0, "ab") for number in range(MAX_STEPS + 1))
+    assert parse_from_member(encode(Batch("waits", done=done[1:]))) == Batch("waits", done=done[1:])
+    with pytest.raises(ProtocolError, match="too many steps"):
+        parse_from_member(encode(Batch("waits", done=done)))

@@ -781,6 +781,15 @@ def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
     assert sent(run) == [(1, Change(planned=False, why="loss"))]
 
 
+def test_the_scripts_node_hears_of_a_step_as_soon_as_its_first_agent_comes() -> None:
+    run = Rendezvous(want=2)
+    run.join(0, Identity(12, 1, "n1", Role.BATCH), None, 0.0)
+    run.hear(0, Batch("leads"), 0.0)
+    run.outputs()
+    run.join(1, replace(member(1), step=3), None, 0.0)
+    assert sent(run) == [(0, Turn("trains", 3))]
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_where_steps_ran_at_the_same_time_none_is_known_to_have_finished(beside: bool) -> None:
     """The first srun of a script that runs again may be another one then."""
