@@ -18,7 +18,7 @@ from scripts.labcluster.waiting import wait_until
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
-SUSPEND_S = 8
+SUSPEND_S = 12
 CONF = f"""
 SchedulerParameters=bf_interval=2,batch_sched_delay=0,power_save_interval=1
 SuspendTime={SUSPEND_S}
