@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.ordinary import SCRIPT, Ordinary
+from tests.tools import program
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,7 @@ def test_a_job_ends_by_itself_with_its_own_status(
 def test_a_job_notes_what_reaches_it_and_what_it_runs(
     hits: str, noted: list[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "sleep").write_text(f"#!/bin/sh\n{hits}\n")
-    (tmp_path / "sleep").chmod(0o755)
+    program(tmp_path, "sleep", hits)
     job = Ordinary(5, 0.0, time.time(), 3, tmp_path / "job-1")
     script = SCRIPT.format(name=job.name, runs_s=0, status=job.status)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from bftrainer_slurm.cli import files, joblogs, simulation
 from bftrainer_slurm.cli.common import INTERRUPTED
 from bftrainer_slurm.replay.assessment.harvest import HarvestResult
 from tests.replay.assessment.standin import equal_shares
+from tests.tools import program
 
 LOG = """JobID|NNodes|Submit|Start|End|State|NodeList
 1|2|900|900|1200|COMPLETED|n[1-2]
@@ -41,17 +41,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assess(*arguments: str | Path) -> Result:
     return CliRunner().invoke(module.assess, list(map(str, arguments)))
-
-
-def test_what_is_no_file_is_not_read_without_end(tmp_path: Path, log: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for path in (pipe, Path("/dev/zero")):
-        result = assess(path, "--no-replay")
-        assert (result.exit_code, result.stderr) == (2, f"bftrainer: {path}: not a regular file\n")
-    for option in ("--down", "--reservations", "--node-types"):
-        result = assess(log, *WINDOW, "--no-replay", option, "/dev/zero")
-        assert (result.exit_code, result.stderr) == (2, "bftrainer: /dev/zero: not a file\n")
 
 
 def test_a_log_gives_a_table(log: Path) -> None:
@@ -180,9 +169,7 @@ def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
 
 
 def command(folder: Path, name: str, prints: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >> {folder}/asked\ncat <<'E'\n{prints}E\n")
-    path.chmod(0o755)
+    program(folder, name, f"printf '%s\\n' \"$*\" >> {folder}/asked\ncat <<'E'\n{prints}E")
 
 
 def test_without_a_log_slurms_accounting_is_asked(
@@ -204,59 +191,6 @@ def test_without_a_log_slurms_accounting_is_asked(
     assert found["idle_node_hours"] == pytest.approx(3 + 1 + 0.5 - 0.5, abs=0.1)
     assert found["reasons"]["total"]["node_hours"]["down"] == pytest.approx(3.5, abs=0.1)
     assert "--starttime=now-3hours" in (tmp_path / "asked").read_text()
-
-
-def test_where_accounting_does_not_answer_the_remedy_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    result = assess()
-    assert result.exit_code == 3
-    assert "give a LOG, as docs/planner-guide.md says" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--from", "2024-03-01"], "--from goes with a LOG only"),
-        (["log", "--synthetic", "10"], "give either a LOG or --synthetic NODES"),
-        (["--synthetic", "10", "--down", "log"], "--down goes with a LOG only"),
-        (["--synthetic", "10", "--from", "2024-03-01"], "--from goes with a LOG only"),
-        (["--synthetic", "10", "--gpus-per-node", "8"], "goes with a LOG or no LOG only"),
-        (["log", "--days", "2"], "--days goes with --synthetic or no LOG only"),
-        (["--synthetic", "many"], "--synthetic many: write NODES[:LOAD[:SEED]]"),
-        (["--synthetic", "0"], "--synthetic 0: a made-up cluster has 1 to 100,000 nodes"),
-        (["nowhere"], "bftrainer: nowhere: No such file or directory"),
-        (["nowhere", "--csv", "log"], "bftrainer: nowhere: No such file or directory"),
-        (["log", "--from", "yesterday"], "--from yesterday: write 2024-03-01"),
-        (["log", "--from", "2024-02-30"], "--from 2024-02-30: write 2024-03-01"),
-        (["log", "--from", "4000", "--to", "3000"], "nothing is left between --from and --to"),
-        (["log", "--time-zone", "Mars/Olympus"], "'Mars/Olympus' is not a time zone"),
-        (["log", "--time-zone", "../../etc/passwd"], "is not a time zone"),
-        (["log", "--min-hole", "nan"], "nan"),
-        (["log", "--days", "nan"], "nan"),
-        (["log", "--trainers", "nowhere"], "--trainers nowhere"),
-        (["log", "--nodes", "5"], "the log has node lists"),
-        (["log", "--report", "log"], "--report"),
-        (["log", "--csv", "/"], "--csv"),
-        (["log", "--time-zone", ""], "'' is not a time zone"),
-        (["log", *WINDOW, "--csv", "no/where"], "--csv no/where: No such file"),
-        (["log", "--no-replay", "--csv", "idle.csv"], "leave out either it or --no-replay"),
-        (["log", "--no-replay", "--price", "2"], "--price is about what is replayed"),
-        (["log", "--price", "two"], "two is not a price such as 2.5EUR"),
-        (["log", "--price", "2<b>"], "2<b> is not a price such as 2.5EUR"),
-        (["log", "--name", "ours"], "--name goes with --report only"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    log: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
-) -> None:
-    monkeypatch.chdir(log.parent)
-    named = ["jobs.txt" if one == "log" else one for one in arguments]
-    result = assess(*named)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert not isinstance(result.exception, (ValueError, TypeError, OSError))
 
 
 def test_help_has_an_example() -> None:

@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Struct, structs
 
-from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli import main, simulation
 from bftrainer_slurm.planner.instance import ClassData, Instance, TrainerData, read_instance
 from bftrainer_slurm.replay.trainers import TrainerData as ReplayedTrainer
 from bftrainer_slurm.replay.trainers import read_trainers
 from scripts.labcluster.stage import REPO
 from tests.cli.documented import documented
+from tests.replay.assessment.standin import equal_shares
 
 PAGE = REPO / "docs" / "internals" / "files.md"
 EXAMPLES = REPO / "examples" / "plan"
@@ -53,7 +54,8 @@ def test_the_page_shows_the_examples_and_they_can_be_read() -> None:
     assert len(read_instance(EXAMPLES / "two-trainers.json").trainers) == 2
 
 
-def test_the_commands_of_the_page_work() -> None:
+def test_the_commands_of_the_page_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "harvest", equal_shares)
     commands = re.findall("^    bftrainer (.*)$", PAGE.read_text(), re.MULTILINE)
     assert len(commands) == 2
     for words in commands:

@@ -16,8 +16,8 @@ from bftrainer_slurm.cli.status import entry_from_slurm
 from bftrainer_slurm.doctor.finding import conf, must
 from bftrainer_slurm.doctor.trial import Outcome
 from tests.cli.documented import PAGE, differences, documented
+from tests.cli.documents import ON_TIME, SHOWN
 from tests.cli.pasts import write_past
-from tests.cli.test_commands import ON_TIME, SHOWN
 from tests.controller.worlds import trainer
 from tests.replay.assessment.standin import equal_shares
 

@@ -14,6 +14,7 @@ from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.slurm.outputs import Output, outputs_in
 from tests.cli.documented import differences
+from tests.tools import program
 
 # As `scontrol --oneliner show job` of 22.05.8 prints, shortened.
 RECORD = (
@@ -50,9 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "jobs").write_text(
         f"{record(tmp_path, '0', 'RUNNING', 'n3')}\n{record(tmp_path, '1-3', 'PENDING')}\n"
     )
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f"#!/bin/sh\nexec cat {tmp_path}/jobs\n")
-    scontrol.chmod(0o755)
+    program(tmp_path, "scontrol", f"exec cat {tmp_path}/jobs")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slurm-70_0.out").write_text("late\nno end")
@@ -127,7 +126,7 @@ def test_slurm_names_the_node_also_where_its_daemon_does_not() -> None:
 
 
 def test_what_slurm_has_forgotten_is_found_by_the_usual_names(folder: Path) -> None:
-    (folder / "scontrol").write_text("#!/bin/sh\necho Invalid job id specified >&2\nexit 1\n")
+    program(folder, "scontrol", "echo Invalid job id specified >&2\nexit 1")
     assert len(call("70").stdout.splitlines()) == 3
     refused = call("71")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)

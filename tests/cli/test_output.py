@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.cli.show import lines
-from bftrainer_slurm.cli.status import entry_from_slurm
 from bftrainer_slurm.cli.tail import LastOutput, folder_exists, last_output, newest_output
 from bftrainer_slurm.elastic.log import WAITS
 from bftrainer_slurm.slurm.outputs import Output
-from tests.controller.worlds import trainer
 
 
 def written(path: Path, text: str, at_s: float) -> Output:
@@ -74,24 +70,3 @@ def test_a_folder_that_is_not_there_is_told_from_one_that_this_user_may_not_see(
     assert folder_exists(str(tmp_path / "7.out"))
     assert not folder_exists(str(tmp_path / "logs" / "7.out"))
     assert folder_exists("/" + "x" * 300 + "/7.out")  # it cannot be known
-
-
-def test_show_says_that_the_folder_for_output_is_not_there(tmp_path: Path) -> None:
-    path = str(tmp_path / "logs" / "7.out")
-    one = entry_from_slurm(trainer()) | {"output": {"path": path, "lines": ()}}
-    assert f"output      {path} (that folder is not there: mkdir -p it)" in list(lines(one))
-
-
-def test_show_says_what_a_time_limit_limits_and_when_the_trainer_ends() -> None:
-    one = entry_from_slurm(trainer(minutes=90)) | {"node_hours": 100.0}
-    said = list(lines(one))
-    assert "limit       90 minutes each start on a node (-t), not in all" in said
-    assert "ends        after 100 node-hours" in said
-
-
-def test_show_says_which_nodes_alone_a_trainer_may_have() -> None:
-    one = trainer()
-    record = replace(one.record, partitions=("gpu", "long"), nodes="n[1-3]")
-    said = list(lines(entry_from_slurm(replace(one, record=record))))
-    assert "partition   only nodes of gpu or long" in said
-    assert "node list   only n[1-3]" in said

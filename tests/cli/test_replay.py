@@ -55,12 +55,6 @@ def test_the_table_says_the_same_in_words(events: Path) -> None:
     assert "of these used      1.5  (100.0%)" in shown
 
 
-def test_a_made_cluster_needs_no_file() -> None:
-    found = json.loads(run("--synthetic", "20:0.9", "--hours", 6, "--json").stdout)
-    assert found["events"] > 0
-    assert 0 < found["U"] <= 1
-
-
 def test_the_report_needs_nothing_else(events: Path, tmp_path: Path) -> None:
     assert run("--events", events, "--report", tmp_path / "report").exit_code == 0
     page = (tmp_path / "report" / "replay.html").read_text()
@@ -78,46 +72,6 @@ def test_where_the_report_cannot_be_written_the_result_is_shown(
     assert f"--report {tmp_path}: Is a directory; it was not written" in result.stderr
     assert "idle node-hours    1.5\n" in result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"events.csv", "replay.html"}
-
-
-BAD = {
-    "neither source": ([], "give either --events FILE, --log FILE or --synthetic NODES"),
-    "both sources": (["--synthetic", "5", "--events", "x.csv"], "give either"),
-    "no such file": (["--events", "nope.csv"], "nope.csv: No such file"),
-    "a made-up cluster of what": (["--synthetic", "many"], "--synthetic many: write NODES"),
-    "a time without events": (
-        ["--synthetic", "5", "--hours", "1", "--from", "9e9"],
-        "--synthetic 5: no hole is left",
-    ),
-    "another time than that of the events": (
-        ["--events", "EVENTS", "--from", "20240102"],
-        "events.csv: no hole is left: the events go from 0 to 3600 (Unix seconds)",
-    ),
-    "no file": (["--events", "/dev/zero"], "/dev/zero: not a file"),
-    "an objective nobody knows": (["--synthetic", "5", "--objective", "fame"], "--objective: "),
-    "no trainers": (["--synthetic", "5", "--trainers", "nope.json"], "--trainers nope.json"),
-    "no number": (["--synthetic", "5", "--forward-time", "nan"], "nan is not a finite number"),
-    "nobody at once": (["--synthetic", "5", "--at-once", "0"], "--at-once"),
-    "no time": (["--synthetic", "5", "--hours", "0"], "--hours"),
-    "a log that is none": (["--log", "EVENTS.none"], "No such file"),
-    "a zone of nothing": (["--synthetic", "5", "--time-zone", "Europe/Berlin"], "--log only"),
-    "a report in a file": (["--synthetic", "5", "--report", "/dev/null/x"], "--report /dev/null"),
-}
-
-
-@pytest.mark.parametrize(("options", "said"), BAD.values(), ids=BAD)
-def test_bad_input_ends_in_one_line(options: list[str], said: str, events: Path) -> None:
-    result = run(*(events if option == "EVENTS" else option for option in options))
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert result.stdout == ""
-
-
-def test_trainers_are_checked_before_events_are_read(tmp_path: Path) -> None:
-    (tmp_path / "bad").write_text("{")
-    result = run("--trainers", tmp_path / "bad", "--events", tmp_path / "bad")
-    assert result.stderr.startswith(f"bftrainer: --trainers {tmp_path}/bad: ")
 
 
 def test_trainers_that_come_too_late_are_told(events: Path, tmp_path: Path) -> None:

@@ -117,15 +117,3 @@ def test_a_check_of_a_file_that_is_not_right_ends_with_2(
     assert result.stderr == (
         f"bftrainer: {path}: reserves: unknown key; the nearest known one is reserve\n"
     )
-
-
-def test_the_keeper_of_a_site_needs_an_address(slurm: Path) -> None:
-    result = CliRunner().invoke(main, ["keeper", "--site"])
-    assert result.exit_code == 2
-    assert "the site's settings have no listen" in result.stderr
-
-
-def test_the_keeper_takes_its_address_from_one_place(slurm: Path) -> None:
-    result = CliRunner().invoke(main, ["keeper", "--site", "--listen", "ctl:6740"])
-    assert result.exit_code == 2
-    assert result.stderr == "bftrainer: --site or --listen, not both\n"

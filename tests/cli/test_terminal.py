@@ -24,33 +24,8 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
 
 
-def completed(*words: str) -> list[str]:
-    """Return what a shell is told to complete the last of these words to."""
-    environment = {
-        "COMP_WORDS": " ".join(("bftrainer", *words)),
-        "COMP_CWORD": str(len(words)),
-        "_BFTRAINER_COMPLETE": "bash_complete",
-    }
-    code = "from bftrainer_slurm.cli import main; main(prog_name='bftrainer')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment
-    )
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
-
-
 def test_help_loads_nothing_that_takes_long() -> None:
     assert not imported("--help") & HEAVY
-
-
-def test_commands_for_users_do_without_numpy_and_torch() -> None:
-    for command in ("status", "show", "history", "explain", "logs", "doctor"):
-        assert not imported(command, "--help") & {"numpy", "torch", "mip", "matplotlib"}, command
-
-
-def test_commands_and_their_options_are_completed() -> None:
-    assert completed("ex") == ["explain"]
-    assert {"submit", "doctor", "logs"} <= set(completed(""))
-    assert "--config" in completed("doctor", "--c")
 
 
 @pytest.mark.parametrize(

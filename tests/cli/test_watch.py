@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.terminal import Heading, on_one_screen
 from scripts.labcluster.keeper import started_keeper
-from tests.cli.test_commands import DOCUMENT, TRAINER
+from tests.cli.documents import DOCUMENT, TRAINER
 
 HOSTILE = "\x1b[2Jevil\n\u202e"
 
@@ -70,21 +70,6 @@ def test_the_user_says_how_often_and_slurm_is_asked_seldom(
     watched = Watched(monkeypatch, 1, down=down)
     assert call(*words).exit_code == 0
     assert watched.pauses_s == [pause_s]
-
-
-@pytest.mark.parametrize("words", [["--watch", "0"], ["--watch", "soon"], ["--watch", "--json"]])
-def test_what_cannot_be_watched_is_refused_in_a_line(
-    monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
-    Watched(monkeypatch, 1)
-    result = call(*words)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-
-
-def test_without_a_terminal_it_says_so() -> None:
-    result = call("--watch")
-    said = "bftrainer: --watch needs a terminal; 'bftrainer status' prints the same once\n"
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", said)
 
 
 @pytest.mark.parametrize(("columns", "shown"), [("20", 6), ("80", 9)])

@@ -48,15 +48,26 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
     )
 
 
+SHARES = f"{LINE} share=yes"
+OF_SHARES = {
+    "GresTypes": "gpu",
+    "SelectTypeParameters": "CR_CORE_MEMORY",
+    "DefMemPerCPU": "4000",
+    "TaskPlugin": "task/cgroup,task/affinity",
+    "ConstrainDevices": "yes",
+    "ConstrainCores": "yes",
+    "ConstrainRAMSpace": "yes",
+}
+
+
+def shares(line: str = SHARES, partition: str = "", **values: str) -> Facts:
+    """Return the facts of a good site that lets trainers have parts of nodes, but for these."""
+    return site(line, partition, **(OF_SHARES | values))
+
+
 def of(facts: Facts, *levels: Level) -> list[Finding]:
     """Return the findings of these levels."""
     return [one for one in checkup(facts) if one.level in levels]
-
-
-def the_one(facts: Facts) -> Finding:
-    """Return the only finding that asks for something."""
-    (found,) = of(facts, Level.CHANGE, Level.CONSIDER)
-    return found
 
 
 def here(facts: Facts, **changes: Any) -> Facts:

@@ -13,6 +13,7 @@ from bftrainer_slurm.cli.doctor import document, table
 from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.keeper.client import KeeperClient
 from tests.doctor.made import CONFIG, PARTITIONS, site
+from tests.tools import program
 
 
 @pytest.fixture
@@ -20,9 +21,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a scontrol that prints recorded texts, and a slurm.conf."""
     (tmp_path / "config").write_text(CONFIG)
     (tmp_path / "partition").write_text(PARTITIONS)
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text('#!/bin/sh\nfor last; do :; done\nexec cat "${0%/*}/$last"\n')
-    scontrol.chmod(0o755)
+    program(tmp_path, "scontrol", 'for last; do :; done\nexec cat "${0%/*}/$last"')
     (tmp_path / "slurm.conf").write_text("CompleteWait=32\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
@@ -73,31 +72,11 @@ def test_json_has_what_the_table_has(slurm: Path) -> None:
     assert {one["level"] for one in found["findings"]} <= {"change", "consider", "unknown", "ok"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--ordinary", "main"), "goes with --try"),
-        (("--config", "absent.toml"), "absent.toml"),
-    ],
-)
-def test_bad_input_is_one_line(slurm: Path, arguments: tuple[str, ...], said: str) -> None:
-    result = call(*arguments)
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert said in result.stderr
-
-
 @pytest.mark.parametrize("answer", ["", "MaxJobCount = many\n", "\x00\xff"])
 def test_a_slurm_that_talks_nonsense_is_one_line(slurm: Path, answer: str) -> None:
     (slurm / "config").write_text(answer)
     result = call()
     assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
-
-
-def test_without_slurm_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    result = call()
-    assert result.exit_code == 3
-    assert "Slurm's commands must be on PATH" in result.stderr
 
 
 def test_the_gravest_findings_come_first_and_nothing_writes_to_the_terminal() -> None:

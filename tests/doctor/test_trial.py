@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
 from scripts.labcluster.waiting import wait_until
+from tests.tools import program
 
 _COMMANDS = {
     "sbatch": 'touch "$here/there"; echo Submitted batch job 7',
@@ -37,9 +37,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def replace(folder: Path, name: str, does: str) -> None:
-    path = folder / name
-    path.write_text(f'#!/bin/sh\nhere=${{0%/*}}\necho "{name} $*" >> "$here/told"\n{does}\n')
-    path.chmod(0o755)
+    program(folder, name, f'here=${{0%/*}}\necho "{name} $*" >> "$here/told"\n{does}')
 
 
 def told(slurm: Path) -> list[str]:
@@ -82,11 +80,6 @@ def test_a_record_that_the_site_has_replaced_ends_it(slurm: Path) -> None:
     assert (result.exit_code, "srun" in told(slurm)) == (1, False)
     assert "replaces comments" in result.stderr
     assert told(slurm)[-1] == "scancel"
-
-
-def test_json_is_all_that_it_prints(slurm: Path) -> None:
-    found = json.loads(call("--json").stdout)
-    assert set(found) == {"schema", "node", "started_s", "with_trainer_s", "without_s", "late_s"}
 
 
 @pytest.mark.parametrize("command", ["sbatch", "srun"])

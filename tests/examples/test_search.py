@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from scripts.labcluster.stage import REPO
+from tests.tools import program
 
 _SEARCH = REPO / "examples" / "search" / "search.py"
 # What is submitted is kept in a file a trial; the trial's own script is not run.
-_SBATCH = """#!/bin/sh
-for word; do case $word in --folder=*) folder=${word#--folder=} ;; esac; done
+_SBATCH = """for word; do case $word in --folder=*) folder=${word#--folder=} ;; esac; done
 echo "$@" >> submitted
 case $folder in *-1) ;; *) echo '{"accuracy": 0.5}' > $folder/result.json ;; esac
 wc -l < submitted
 """
-_NONE_LIVES = "#!/bin/sh\n"
-_ALL_LIVE = "#!/bin/sh\nprintf '1\\n2\\n'\n"
+_NONE_LIVES = ""
+_ALL_LIVE = "printf '1\\n2\\n'\n"
 # Its third answer comes when the trial has ended.
-_FAILS_SECOND = """#!/bin/sh
-echo >> asked
+_FAILS_SECOND = """echo >> asked
 case $(wc -l < asked) in
 2) exit 1 ;;
 3) echo '{"accuracy": 0.5}' > search/trial-0/result.json ;;
@@ -34,11 +33,6 @@ def folder(tmp_path: Path) -> Path:
     program(tmp_path, "sbatch", _SBATCH)
     program(tmp_path, "squeue", _NONE_LIVES)
     return tmp_path
-
-
-def program(folder: Path, name: str, text: str) -> None:
-    (folder / name).write_text(text)
-    (folder / name).chmod(0o755)
 
 
 def searched(folder: Path, *arguments: str, check: bool = True) -> list[str]:
@@ -83,12 +77,12 @@ def test_a_search_that_was_stopped_takes_its_trainers_up_again(folder: Path) -> 
 
 
 def test_a_search_whose_trials_sbatch_refuses_ends(folder: Path) -> None:
-    program(folder, "sbatch", "#!/bin/sh\nexit 1\n")
+    program(folder, "sbatch", "exit 1")
     assert searched(folder, check=False) == ["sbatch refused; nothing else is submitted"]
 
 
 def test_a_trial_is_not_given_up_while_slurm_cannot_say_whether_it_runs(folder: Path) -> None:
-    program(folder, "sbatch", "#!/bin/sh\necho 1\n")
+    program(folder, "sbatch", "echo 1")
     program(folder, "squeue", _FAILS_SECOND)
     said = searched(folder, "--trials", "1")
     assert said[-2] == "1 of 1 trials have a result"

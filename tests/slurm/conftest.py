@@ -18,6 +18,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster import plugin
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
+from tests.tools import program
 
 NODES = frozenset(f"n{number}" for number in range(1, 9))
 
@@ -149,8 +150,6 @@ def clear(lab: Lab) -> None:
 def as_bob(lab: Lab, tmp_path: Path) -> SlurmRunner:
     """Runs Slurm's commands as another user, for which a command of the same name sees to it."""
     for name in ("scontrol", "scancel"):
-        command = tmp_path / name
         drop = "setpriv --reuid=bob --regid=bob --clear-groups"
-        command.write_text(f'#!/bin/sh\nexec {drop} /usr/bin/{name} "$@"\n')
-        command.chmod(0o755)
+        program(tmp_path, name, f'exec {drop} /usr/bin/{name} "$@"')
     return SlurmRunner(environment=lab.env | {"PATH": f"{tmp_path}:{lab.env['PATH']}"})

@@ -10,6 +10,7 @@ import pytest
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.slurm.in_charge import conf_for, in_charge, obeys, ping
 from bftrainer_slurm.slurm.run import SlurmRunner
+from tests.tools import program
 
 Scontrol = Callable[[str], SlurmRunner]
 
@@ -19,9 +20,7 @@ def scontrol(tmp_path: Path) -> Scontrol:
     """Returns a runner whose scontrol is a shell script."""
 
     def made(script: str) -> SlurmRunner:
-        program = tmp_path / "scontrol"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
+        program(tmp_path, "scontrol", script)
         return SlurmRunner(environment={"PATH": f"{tmp_path}:/usr/bin:/bin"})
 
     return made

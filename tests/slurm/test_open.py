@@ -10,6 +10,7 @@ import pytest
 from bftrainer_slurm.slurm import open as opening
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
+from tests.tools import program
 
 OF_ANOTHER_KIND = b"\x7fELF" + bytes(60)  # an ELF header of no processor
 OPEN = """
@@ -96,27 +97,25 @@ def test_a_program_that_does_not_start_is_not_taken(
     text: bytes,
     why: str,
 ) -> None:
-    program = tmp_path / opening.GROW
-    program.write_bytes(text)
-    program.chmod(0o755)
+    path = tmp_path / opening.GROW
+    path.write_bytes(text)
+    path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path / "none")
     assert opening.find_program(opening.GROW) is None
-    assert caplog.messages == [f"{program} is not used: {why}"]
-    program.write_text("#!/bin/sh\nexit 0\n")
-    assert opening.find_program(opening.GROW) == str(program)
+    assert caplog.messages == [f"{path} is not used: {why}"]
+    program(tmp_path, opening.GROW, "exit 0")
+    assert opening.find_program(opening.GROW) == str(path)
 
 
 def test_one_that_hangs_is_not_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    program = tmp_path / opening.LOOK
-    program.write_text("#!/bin/sh\nexec sleep 1000\n")
-    program.chmod(0o755)
+    hangs = program(tmp_path, opening.LOOK, "exec sleep 1000")
     monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path)
     monkeypatch.setattr(opening, "_START_S", 0.2)
     assert opening.find_program(opening.LOOK) is None
-    assert caplog.messages == [f"{program} is not used: it does not answer within 0.2 s"]
+    assert caplog.messages == [f"{hangs} is not used: it does not answer within 0.2 s"]
 
 
 def test_where_our_programs_cannot_run_slurms_commands_are_used(tmp_path: Path) -> None:

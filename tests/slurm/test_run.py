@@ -9,13 +9,12 @@ from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.lab import Lab
+from tests.tools import program
 
 
 def runner(folder: Path, script: str, timeout_s: float = 60.0, **environment: str) -> SlurmRunner:
     """A runner for which ``tool`` is this script."""
-    tool = folder / "tool"
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(0o755)
+    program(folder, "tool", script)
     path = f"{folder}:{os.environ['PATH']}"
     return SlurmRunner(timeout_s=timeout_s, environment={"PATH": path} | environment)
 

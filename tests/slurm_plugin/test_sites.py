@@ -17,6 +17,7 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import node_state, processes_with, start_element
 from tests.slurm_plugin.fake_keeper import FakeKeeper
+from tests.tools import program
 
 pytestmark = [
     pytest.mark.slurm,
@@ -43,10 +44,9 @@ class Site:
 def write_scripts(lab: Lab) -> None:
     """A prolog and an epilog that say what of alice's they see."""
     for name in ("prolog", "epilog"):
-        script = lab.dir / name
-        seen = f'ps -u "$SLURM_JOB_USER" -o args= >> {lab.dir}/log/{name}.seen'
-        script.write_text(f"#!/bin/sh\n{seen}\necho {name} >> {lab.dir}/log/{name}.seen\n")
-        script.chmod(0o755)
+        seen = f"{lab.dir}/log/{name}.seen"
+        does = f'ps -u "$SLURM_JOB_USER" -o args= >> {seen}\necho {name} >> {seen}'
+        program(lab.dir, name, does)
     for key in ("Prolog", "Epilog"):
         with (lab.dir / "slurm.conf").open("a") as conf:
             conf.write(f"{key}={lab.dir}/{key.lower()}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bftrainer_slurm.replay.assessment import report
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays, assess
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
@@ -35,6 +37,12 @@ def assessment() -> Assessment:
 @pytest.fixture(scope="module")
 def page(assessment: Assessment) -> str:
     return render(assessment)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without their pictures, which take a second of a processor each time."""
+    monkeypatch.setattr(report, "pictures", lambda *_: defaultdict(str))
 
 
 def test_dedicated_are_u_times_the_mean_pool(assessment: Assessment) -> None:
@@ -92,6 +100,7 @@ def test_an_analyst_can_check_it_at_last(assessment: Assessment, page: str) -> N
         assert f"<td>{one.result.used_hours:,.2f}</td>" in last
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: str) -> None:
     use = GpuUse(nodes=2, gpus=8, allocated_hours=30.0, idle_hours=50.0)
     free = FreeGpus(idle_nodes=100.0, together={1: 20.0, 3: 30.0}, fit={1: 50.0, 2: 20.0})
@@ -110,6 +119,7 @@ def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: 
     assert same.items() <= document(assessment).items()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_gpus_are_replayed_they_are_the_headline(assessment: Assessment) -> None:
     use = GpuUse(nodes=10, gpus=40, allocated_hours=30.0, idle_hours=50.0)
     free = FreeGpus(idle_nodes=100.0, together={1: 20.0, 3: 30.0}, fit={1: 50.0, 2: 20.0})
@@ -137,6 +147,7 @@ def test_where_gpus_are_replayed_they_are_the_headline(assessment: Assessment) -
     assert document(found)["unit"] == "GPU"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_says_why_nodes_were_idle(assessment: Assessment) -> None:
     hours = {one.name.lower(): 0.0 for one in Reason} | {"waited": 7.0, "down": 3.0}
     types = (Share("4 <GPUs>", hours), Share("rome", hours))
@@ -171,6 +182,7 @@ def test_the_table_says_that_nothing_is_known_of_jobs(assessment: Assessment) ->
     assert "\x1b" not in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_a_hole_nothing_is_replayed() -> None:
     wanted = Replays(equal_shares, typical_trainers(4), "typical ones", PLANNED)
     empty = assess("log", log([], hours=10), UTC, wanted)
@@ -180,6 +192,7 @@ def test_without_a_hole_nothing_is_replayed() -> None:
     assert "replayed" not in table(empty)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_replaces_the_one_before(assessment: Assessment, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "report"
     page = write_report(assessment, folder)

@@ -1,0 +1,73 @@
+"""A status and a trainer of it as the controller publishes them, for tests of what is printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TRAINER: dict[str, Any] = {
+    "array": 12,
+    "name": "digits",
+    "user": "alice",
+    "state": "running",
+    "nodes": ["n1", "n2"],
+    "starting": ["n3"],
+    "min_nodes": 1,
+    "max_nodes": 4,
+    "samples": 81_234.0,
+    "samples_per_s": 1_234.5,
+    "grew": 3,
+    "shrank": 0,
+    "reclaimed": 1,
+}
+ON_TIME: dict[str, Any] = {
+    "state": "on time",
+    "needs": 1_200.0,
+    "late_s": None,
+    "nodes": 2,
+    "nodes_left": None,
+}
+SHOWN: dict[str, Any] = TRAINER | {
+    "why": None,
+    "submit_s": 0.0,
+    "weight": 1.0,
+    "grace_s": 0.5,
+    "node_hours": None,
+    "wanted_samples": 2_000_000.0,
+    "by_s": 1_796_112_000.0,
+    "deadline": ON_TIME,
+    "start_minutes": None,
+    "sizes": [],
+    "step": 1,
+    "partitions": [],
+    "node_list": "",
+    "node_s": 7200.0,
+    "measures": {"loss": 0.25},
+    "launcher": "srun python",
+    "rescale": {"up": {"seconds": 0.12, "count": 4}, "down": {"seconds": 0.3, "count": 0}},
+    "curve": {
+        "unit": "samples",
+        "points": [
+            {"nodes": 1, "rate": 410.0, "measured": False},
+            {"nodes": 2, "rate": 800.0, "measured": True},
+            {"nodes": 4, "rate": 1500.0, "measured": False},
+        ],
+    },
+    "failures": 0,
+    "failed_on": [],
+    "error": None,
+    "refused_reports": 0,
+}
+DOCUMENT: dict[str, Any] = {
+    "down": None,
+    "controller": {"error": None},
+    "pool": {
+        "nodes": 5,
+        "used": 3,
+        "starting": 0,
+        "planned": 3,
+        "free": ["n4", "n5"],
+        "gpus": None,
+    },
+    "malformed": {},
+    "trainers": [TRAINER],
+}

@@ -1,0 +1,49 @@
+"""What is said to who calls a command wrongly, or where nobody answers: screens/refusals.txt."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.approved import approve_commands
+
+FILE = Path(__file__).parent / "screens" / "refusals.txt"
+LOG = "JobID|NNodes|Submit|Start|End|State|NodeList\n1|2|900|900|1200|COMPLETED|n[1-2]\n"
+EVENTS = "time,node,idle\n0,a,true\n0,b,true\n1800,b,false\n3600,a,false\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the commands name, and no Slurm."""
+    (here := tmp_path / "here").mkdir()
+    (home := tmp_path / "home").mkdir()
+    (home / "slurm.conf").touch()
+    for name, text in {"jobs.txt": LOG, "events.csv": EVENTS, "bad.json": "{"}.items():
+        (here / name).write_text(text)
+    (here / "train.sh").write_text("#!/bin/sh\nsrun torchrun train.py\n")
+    (here / "program").write_bytes(b"\x7fELF\xff\xfe\x00")
+    os.mkfifo(here / "pipe")
+    monkeypatch.chdir(here)
+    for name, value in {"HOME": home, "PATH": home, "SLURM_CONF": home / "slurm.conf"}.items():
+        monkeypatch.setenv(name, str(value))
+    for name in ("BFTRAINER_STATE", "BFTRAINER_KEEPER", "XDG_STATE_HOME", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    return here
+
+
+def test_each_is_refused_as_approved_and_leaves_nothing(here: Path) -> None:
+    before = sorted(here.iterdir())
+    approve_commands(FILE)
+    assert (here / "jobs.txt").read_text() == LOG
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_refusal_is_one_line_and_an_exit_code() -> None:
+    lines = [line for line in FILE.read_text().splitlines() if not line.startswith("#")]
+    said = "\n".join(lines).split("$ bftrainer ")[1:]
+    assert len(said) > 80
+    for command, message, code in (one.strip().splitlines() for one in said):
+        assert message.startswith(("bftrainer", "keeper: ")), command
+        assert code in ("[2]", "[3]"), command
