@@ -19,6 +19,7 @@ OF_JOBS = {
 }
 OF_RESOURCES = {"GrpTRES": "grptres", "MaxTRESPU": "maxtrespu"}
 _TRES = {"node": re.compile(r"(?:^|,)node=(\d+)"), "gres/gpu": re.compile(r"(?:^|,)gres/gpu=(\d+)")}
+_SMALLEST = 2  # elements of a trainer of one node
 _WHY = (
     "Each element is a job of one node, and a trainer of up to N nodes has N + 1 elements from its "
     "submission on. "
@@ -103,5 +104,9 @@ def _judged(facts: Facts, name: str, limit: _Limit) -> Finding | None:
         what = "could not be submitted again" if limit.submitted else "never starts"
         return must(title, found, f"{_WHY}With this limit {which} {what}.", change(enough))
     whose = f" of {max(together, key=lambda one: together[one])}" if "" not in together else ""
+    if limit.submitted:
+        why = f"The trainers{whose} take {most} of it: sbatch refuses the next one."
+        more, fine = change(most + limit.takes(largest)), limit.most >= most + _SMALLEST
+        return consider(title, found, why, more, unless=fine)
     why = f"The trainers{whose} ask for {enough} together; what is above the limit waits."
     return consider(title, found, why, change(enough), unless=limit.most >= enough)

@@ -95,9 +95,10 @@ def test_a_pass_that_comes_to_all_jobs_is_fine(sdiag: str, parameters: str) -> N
     ("limit", "value", "level", "command"),
     [
         ("GrpSubmit", "5", Level.CHANGE, "grpsubmitjobs=15"),
-        ("GrpSubmit", "12", Level.CONSIDER, "grpsubmitjobs=15"),
-        ("GrpSubmit", "15", Level.OK, ""),
-        ("MaxSubmitPU", "13", Level.OK, ""),
+        ("GrpSubmit", "15", Level.CONSIDER, "grpsubmitjobs=22"),
+        ("GrpSubmit", "17", Level.OK, ""),
+        ("MaxSubmitPU", "13", Level.CONSIDER, "maxsubmitjobspu=19"),
+        ("MaxSubmitPU", "14", Level.OK, ""),
         ("GrpTRES", "node=1", Level.CHANGE, "grptres=node=12"),
         ("GrpTRES", "node=9", Level.CONSIDER, "grptres=node=12"),
         ("GrpTRES", "cpu=9,node=12", Level.OK, ""),
