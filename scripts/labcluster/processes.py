@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bftrainer_slurm.elastic.processes import end_within
 from bftrainer_slurm.elastic.processes import processes_with as pids_with
 
 
@@ -116,33 +117,14 @@ def end(daemons: Sequence[Daemon], within_s: float = 10.0) -> bool:
 
     Return whether none had to be killed.
     """
-    in_time = True
-    for daemon in daemons:
-        send(daemon, signal.SIGCONT)
-        send(daemon, signal.SIGTERM)
-    deadline_s = time.monotonic() + within_s
-    while any(daemon.alive for daemon in daemons):
-        if time.monotonic() > deadline_s:
-            in_time = False
-            for daemon in daemons:
-                send(daemon, signal.SIGKILL)
-        time.sleep(0.05)
-        for daemon in daemons:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(daemon.pid, os.WNOHANG)
-    return in_time
-
-
-def environments() -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield all processes except this one, with the variables that each was started with."""
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
-            continue
-        try:
-            words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        yield int(folder.name), dict(word.partition("=")[::2] for word in words)
+    running = [one.pid for one in daemons if one.alive]
+    send_all(running, signal.SIGCONT)
+    began_s = time.monotonic()
+    end_within(within_s, running)
+    for pid in running:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return time.monotonic() < began_s + within_s
 
 
 def processes_with(variable: str) -> list[Daemon]:

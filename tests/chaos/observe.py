@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.elastic.processes import processes_with
 from bftrainer_slurm.slurm.nodelists import expand
-from scripts.labcluster.processes import environments
 from tests.chaos.trainers import Trainer
 
 QUEUE = ("squeue", "-a", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%S|%P|%A")
@@ -143,18 +143,18 @@ def read_books(text: str) -> tuple[Part, ...]:
 def element_processes(conf: str) -> tuple[Process, ...]:
     """Return all processes of elements of the cluster with this slurm.conf, by id; needs root."""
     found = []
-    for pid, variables in sorted(environments(), key=lambda one: one[0]):
-        array, node = variables.get("SLURM_ARRAY_JOB_ID", ""), variables.get("SLURMD_NODENAME", "")
-        if variables.get("SLURM_CONF") != conf or not array.isdecimal():
-            continue
+    for pid in sorted(processes_with(f"SLURM_CONF={conf}")):
         folder = Path(f"/proc/{pid}")
         try:
+            words = (folder / "environ").read_text(errors="replace").split("\0")
             name = (folder / "comm").read_text().strip()
             (inner,) = re.findall(r"^NSpid:.*\t(\d+)$", (folder / "status").read_text(), re.M)
             command = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
         except OSError:
             continue
-        if name == "slurmstepd":
+        variables = dict(word.partition("=")[::2] for word in words)
+        array, node = variables.get("SLURM_ARRAY_JOB_ID", ""), variables.get("SLURMD_NODENAME", "")
+        if name == "slurmstepd" or not array.isdecimal():
             continue
         life = variables.get("SLURM_RESTART_COUNT", "0")
         place = (int(array), variables.get("SLURM_ARRAY_TASK_ID", ""), node, life)
