@@ -359,9 +359,9 @@ def _make_folders(lab: Cluster, slurm: str) -> None:
     if os.getuid() == 0:
         shutil.copy("/etc/hosts", folder)
         users.acquire(folder)
-        for name in users.NAMES:
-            (folder / "home" / name).mkdir()
-            users.give(folder / "home" / name, name)
+    for name in users.NAMES:
+        (folder / "home" / name).mkdir()
+        users.give(folder / "home" / name, name)
     for name in ("state", "run", "log"):
         users.give(folder / name, slurm)
 
