@@ -33,11 +33,11 @@ BEFORE = ((0, 4, 1), (1, 4, 2), (2, 4, 3))
     ("after", "planned", "stood_s"),
     [
         ([(5, 3, 4), (6, 3, 5)], False, 2.0),
-        ([(3, 4, 4), (6, 3, 5)], True, 2.0),
-        ([(3, 4, 4), (6, 3, 5)], False, 2.0),  # what was on its way as the node went counts as well
+        ([(3, 4, 4), (4.5, 4, 5), (6, 3, 6)], True, 0.5),
+        ([(3, 4, 4), (4.5, 4, 5), (6, 3, 6)], False, 1.0),  # a slow step after its loss counts
         ([(3, 4, 4)], True, None),
     ],
-    ids=["lost", "planned", "lost late", "never"],
+    ids=["lost", "planned", "lost while it trained", "never"],
 )
 def test_a_node_stands_still_for_longer_than_a_step(
     after: list[tuple[float, int, int]], planned: bool, stood_s: float | None

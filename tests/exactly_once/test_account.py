@@ -87,7 +87,8 @@ def test_the_rate_is_compared_with_that_of_a_run_without_changes() -> None:
     assert account(by_samples, {}, 4, 1, 0.0, course).rate_off == 0.0
     by_steps = [Trained(1, 1, 8.0, (0, 1)), Trained(2, 2, 4.0, (2, 3))]
     assert account(by_steps, {}, 4, 1, 0.0, course).rate_off == pytest.approx(0.25)
-    asked = account(by_steps, {}, 4, 1, 0.0, asked_steps=2)
+    by_asked = [Trained(1, 1, 8.0, (0, 1, 2)), Trained(2, 2, 4.0, (3,))]
+    asked = account(by_asked, {}, 4, 1, 0.0, asked_steps=2)
     assert (asked.steps, asked.rate_off) == (2, 0.0)
 
 
