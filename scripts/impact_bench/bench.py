@@ -16,7 +16,7 @@ from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
-from scripts.impact_bench.slurmlog import BACKFILL, read_log, read_looks
+from scripts.impact_bench.slurmlog import BACKFILL, MAIN, read_log, read_looks
 from scripts.impact_bench.trainers import training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all
@@ -95,6 +95,7 @@ def measure(
         for site, side in zip(sites, sides, strict=True):
             lines = slurmctld_log(site.lab).read_text(errors="replace").splitlines()
             side.log, side.passes_s = read_log(lines), read_looks(lines, BACKFILL)
+            side.looks_s = read_looks(lines, MAIN)
     return measured
 
 

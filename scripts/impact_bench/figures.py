@@ -38,6 +38,7 @@ class Side:
     starts: Sequence[Start] = ()  # of the jobs, in the stream's order
     begin_s: float = 0.0  # the pass of backfill that it began with, Unix seconds
     passes_s: Sequence[float] = ()  # of backfill
+    looks_s: Sequence[float] = ()  # of the main scheduler
     log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
     work: Work = field(default_factory=Work)  # what the trainers did meanwhile
@@ -74,14 +75,16 @@ class Figures:
     """All figures of both sides together.
 
     ``delays_s``: start delays without and with trainers, and each job's difference, of jobs that
-    started on both sides; empty if there are none. ``shares``, in percent: jobs that ``preempted``
-    an element, that ``missed`` a pass, that were ``resized``, ``moved`` to other nodes, or
-    ``displaced`` (``displaced``); how much longer the ``makespan`` is; what trainers ``used`` of
-    what was idle (None if nothing was). ``idle_s``: node-seconds (GPU-seconds, where jobs share
+    started on both sides; empty if there are none. ``held_s``: for how long elements held jobs up
+    (``beside_ordinary_jobs``), and the error of that. ``shares``, in percent: jobs that
+    ``preempted`` an element, that ``missed`` a pass, that were ``resized``, ``moved`` to other
+    nodes, or ``displaced`` by elements; how much longer the ``makespan`` is; what trainers ``used``
+    of what was idle (None if nothing was). ``idle_s``: node-seconds (GPU-seconds, where jobs share
     nodes) idle after a pass without trainers; ``used_s``: those that trainers had in the same time.
     """
 
     delays_s: Mapping[str, Summary]
+    held_s: Mapping[str, Summary]
     shares: Mapping[str, float | None]
     idle_s: float
     used_s: float
@@ -95,13 +98,18 @@ def figures_of(measured: Measured) -> Figures:
     used_s = elements_s(on, on.begin_s + off.makespan_s, gpus)
     moved = sum({*one.account.nodes} != {*other.account.nodes} for one, other in pairs)
     sizes = [(len(one.account.nodes), len(other.account.nodes)) for one, other in pairs]
+    alone = [beside_ordinary_jobs(one, measured.nodes, gpus) for one in (off, on)]
+    held_s = {
+        name: summarise([held for _, held in jobs] or [0.0])
+        for name, jobs in zip(("error", "held up"), alone, strict=True)
+    }
     percent = 100 / len(pairs)
     shares = {
         "preempted": percent * sum(preempts(on, one) for one in on.starts),
         "missed": percent * sum(one > 0 for one in passes_missed(measured)),
         "resized": percent * sum(one != other for one, other in sizes),
         "moved": percent * moved,
-        "displaced": percent * len(displaced(on, measured.nodes, gpus)),
+        "displaced": percent * sum(displaced for displaced, _ in alone[1]),
         "makespan": 100 * (on.makespan_s / off.makespan_s - 1),
         "used": 100 * used_s / idle_s if idle_s else None,
     }
@@ -110,7 +118,7 @@ def figures_of(measured: Measured) -> Figures:
     unjudged = () if gpus > 1 else _WHERE  # which whole nodes a job has is nothing to others
     to_judge = shares | dict.fromkeys(unjudged)
     judged = targets(delays_s, to_judge, failed, on.left_behind) if delays_s else []
-    return Figures(delays_s, shares, idle_s, used_s, judged)
+    return Figures(delays_s, held_s, shares, idle_s, used_s, judged)
 
 
 def compared(pairs: Iterable[tuple[Start, Start]]) -> dict[str, Summary]:
@@ -147,33 +155,55 @@ def preempts(side: Side, start: Start) -> bool:
     return ("preempted", start.number) in side.log
 
 
-def displaced(side: Side, nodes: int, gpus: int = 1) -> list[int]:
-    """Return the jobs that are not where Slurm would put them if only ordinary jobs ran then.
+def beside_ordinary_jobs(side: Side, nodes: int, gpus: int = 1) -> list[tuple[bool, float]]:
+    """Return what elements did to each job: displaced it, and held it up for so long (seconds).
 
-    One job that trainers move changes where all later ones go; this tells the first of them from
-    the others. Slurm also keeps nodes for jobs that wait; what backfill starts may count for that.
+    A job is displaced if Slurm put it on other nodes than if only ordinary jobs ran at that moment,
+    and held up from the first look at which it would have started then. One such job changes when
+    and where later ones start; this tells the first of them from the others. Jobs that backfill
+    started are left out: it keeps nodes for those that wait.
     """
     jobs = {start.number: start for start in side.starts}
     free = {f"n{number}": gpus for number in range(1, nodes + 1)}
-    events: list[tuple[float, int, bool, Sequence[str]]] = []
-    for number, start in jobs.items():
-        at_s = side.log.get(("allocated", number), ())
-        ends = side.log.get(("known", number), ())
-        events += ((time_s, number, True, start.account.nodes) for time_s, _ in at_s[:1])
-        events += ((time_s, number, False, (node,)) for time_s, node in ends)
-    found = list[int]()
-    for _, number, starts, on in sorted(events, key=lambda one: (one[0], one[2], one[1])):
-        needs = jobs[number].job.gpus or gpus
-        if starts:
-            room = (
-                Candidate(name, place, 1, has)
-                for place, (name, has) in enumerate(free.items())
-                if has >= needs
-            )
-            if {*predict_nodes(len(on), room)} != {*on}:
-                found.append(number)
-        for name in on:
-            free[name] += -needs if starts else needs
+
+    def needs(number: int) -> int:
+        return jobs[number].job.gpus or gpus
+
+    def chosen(number: int, free: Mapping[str, int]) -> tuple[str, ...]:
+        room = (
+            Candidate(name, place, 1, has)
+            for place, (name, has) in enumerate(free.items())
+            if has >= needs(number)
+        )
+        return predict_nodes(jobs[number].job.nodes, room)
+
+    events = [(at_s, "look", 0, "") for at_s in side.looks_s]
+    for kind in ("submitted", "known", "allocated"):
+        for number in jobs:
+            times = side.log.get((kind, number), ())
+            events += ((at_s, kind, number, node) for at_s, node in times)
+    order = ("submitted", "known", "look", "allocated")  # of what one look shows in the log
+    waiting, could_s = list[int](), dict[int, float]()
+    found = list[tuple[bool, float]]()
+    for at_s, kind, number, node in sorted(events, key=lambda one: (one[0], order.index(one[1]))):
+        if kind == "submitted":
+            waiting.append(number)
+        elif kind == "known":
+            free[node] += needs(number)
+        elif kind == "look":
+            left = dict(free)
+            for one in waiting:
+                if not (on := chosen(one, left)):
+                    break
+                could_s.setdefault(one, at_s)
+                left |= {name: left[name] - needs(one) for name in on}
+        else:
+            had = jobs[number].account.nodes
+            if ("backfilled", number) not in side.log:
+                held_s = at_s - could_s.get(number, at_s)
+                found.append(({*chosen(number, free)} != {*had}, held_s))
+            waiting.remove(number)
+            free |= {name: free[name] - needs(number) for name in had}
     return found
 
 
@@ -257,19 +287,17 @@ def rendered(measured: Measured, found: Figures) -> list[str]:
     """Return the figures as text, part by part, without the targets, which say the shares."""
     work, unit = measured.on.work, "node-seconds" if measured.gpus == 1 else "GPU-seconds"
     rows: list[Sequence[str]] = [("start delay, s", "JOBS", "MEDIAN", "MEAN", "P95", "MAX")]
-    for name, one in found.delays_s.items():
+    for name, one in {**found.delays_s, **found.held_s}.items():
         values = (one.median, one.mean, one.p95, one.most)
         rows.append((f"  {name}", str(one.count), *(f"{value:.2f}" for value in values)))
     off, on, shares = measured.off, measured.on, found.shares
-    by_itself = 100 / len(off.starts) * len(displaced(off, measured.nodes, measured.gpus))
     return [
         table(rows),
         f"idle after a pass, without trainers: {found.idle_s:,.0f} {unit}; "
         f"used: {found.used_s:,.0f}\n"
         f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
         f"jobs on other nodes than without trainers: {shares['moved']:.1f} %\n"
-        "jobs not where Slurm would put them beside the ordinary jobs that ran then: "
-        f"{shares['displaced']:.1f} % ({by_itself:.1f} % without trainers)\n"
+        f"displaced by an element at that moment: {shares['displaced']:.1f} %\n"
         f"jobs failed: {off.failed} without trainers, {on.failed} with\n"
         f"trainers: {work.elements} elements as the stream began, {work.left} elements left for "
         f"jobs, {work.reclaimed} were reclaimed, {on.left_behind} processes left behind",

@@ -23,7 +23,9 @@ _KEY = _JOB.format("key")
 _WITH_ARRAY = _KEY.replace(r"(?:\d+", r"(?:(?P<other>\d+)", 1)
 # Each kind of line has the job that it is kept by. ``other`` is its array, another job, or a node.
 _KINDS = {
+    "submitted": re.compile(rf"_slurm_rpc_submit_batch_job: {_KEY} "),
     "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_WITH_ARRAY} "),
+    "backfilled": re.compile(rf"_start_job: Started {_KEY} "),
     "preempted": re.compile(
         rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
     ),

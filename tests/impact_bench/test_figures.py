@@ -13,8 +13,8 @@ from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import (
     Measured,
     Side,
+    beside_ordinary_jobs,
     compared,
-    displaced,
     elements_s,
     figures_of,
     holes_after_pass_s,
@@ -180,6 +180,12 @@ def test_a_job_may_have_another_number_of_nodes_than_without_trainers() -> None:
     assert figures_of(Measured(side(*off), side(*on), 3)).shares["resized"] == 25
 
 
+def log_of(*jobs: Start) -> Log:
+    """Each job is submitted half a second before the second of its number, when it starts."""
+    log = {("submitted", one.number): [(one.number - 0.5, "")] for one in jobs}
+    return log | {("allocated", one.number): [(float(one.number), "")] for one in jobs}
+
+
 def test_a_job_is_displaced_that_slurm_would_have_put_elsewhere_beside_the_ordinary_jobs() -> None:
     jobs = (
         start(number=1, on=("n1",), gpus=4),
@@ -187,14 +193,28 @@ def test_a_job_is_displaced_that_slurm_would_have_put_elsewhere_beside_the_ordin
         start(number=3, on=("n2",), gpus=6),  # because of that one n2 is the tightest
         start(number=4, on=("n1",), gpus=8),  # the first one has ended
     )
-    log: Log = {
-        **{("allocated", number): [(float(number), "")] for number in (1, 2, 3, 4)},
-        ("known", 1): [(4.0, "n1")],
-    }
-    assert displaced(side(*jobs, log=log), 2, gpus=8) == [2]
+    log: Log = {**log_of(*jobs), ("known", 1): [(4.0, "n1")]}
+    found = beside_ordinary_jobs(side(*jobs, log=log), 2, gpus=8)
+    assert [displaced for displaced, _ in found] == [False, True, False, False]
 
 
 def test_of_whole_nodes_a_job_gets_the_first_ones_of_the_smallest_run() -> None:
     jobs = start(number=1, on=("n2",)), start(number=2, on=("n1",)), start(number=3, on=("n4",))
-    log: Log = {("allocated", one.number): [(float(one.number), "")] for one in jobs}
-    assert displaced(side(*jobs, log=log), 4) == [1, 3]
+    found = beside_ordinary_jobs(side(*jobs, log=log_of(*jobs)), 4)
+    assert [displaced for displaced, _ in found] == [True, False, True]
+
+
+def test_what_backfill_starts_is_left_out_since_it_keeps_nodes_for_others() -> None:
+    one = start(number=1, on=("n2",))
+    log: Log = {**log_of(one), ("backfilled", 1): [(1.0, "")]}
+    assert beside_ordinary_jobs(side(one, log=log), 4) == []
+
+
+def test_elements_hold_a_job_up_from_the_first_look_at_which_it_would_have_started() -> None:
+    jobs = (
+        start(number=1, on=("n1",), gpus=8),
+        start(number=9, on=("n1",), gpus=8),  # waits for the first one, which ends at 8.6
+    )
+    log: Log = {**log_of(*jobs), ("known", 1): [(8.6, "n1")], ("submitted", 9): [(2.0, "")]}
+    beside = Side("with", jobs, looks_s=(0.75, 1.0, 3.0, 8.75, 9.0), log=log)
+    assert [held_s for _, held_s in beside_ordinary_jobs(beside, 1, gpus=8)] == [0.25, 0.25]
