@@ -15,7 +15,7 @@
 
 #define PROCESS_NAME "bftrainer-note"
 #define ANNOUNCED "announced\n"
-#define VERSION "12" /* as in keeper/protocol.py */
+#define VERSION "13" /* as in keeper/protocol.py */
 #define NONCE_BYTES 16
 #define NONCE_SIZE (2 * NONCE_BYTES + 1)
 

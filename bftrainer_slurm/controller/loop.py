@@ -70,13 +70,7 @@ class Controller:
         self.looked = False
         self._early: list[NumberedNote] = []
         self._errors = TrainerErrors()
-        self._snapshot = Snapshot(
-            deps.clock(),
-            partition=settings.partition,
-            share=settings.share,
-            wake=settings.wake_nodes,
-            qos=settings.qos,
-        )
+        self._snapshot = Snapshot(deps.clock(), settings=settings)
         self.decision = Decision()
         self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(deps.history, settings, self._errors, deps.rest_s)

@@ -292,11 +292,6 @@ class Engaged:
     tasks: frozenset[int] = frozenset()
     leader: Last = -1
 
-    def without(self, task: int) -> Engaged:
-        """Return who is left when Slurm has ended a task."""
-        leader = -1 if task == self.leader else self.leader
-        return Engaged(self.generation, self.tasks - {task}, leader)
-
 
 NOBODY = Engaged()
 

@@ -17,7 +17,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-VERSION = 12  # of what follows a hello: both sides must have the same
+VERSION = 13  # of what follows a hello: both sides must have the same
 MAX_LINE = 512  # bytes of a line before a proof, its end included
 MAX_MESSAGE = 65_536  # of a line to the keeper after it
 MAX_ANSWER = 1_048_576  # of a line of the keeper's: a generation names all its members

@@ -38,6 +38,23 @@ def site() -> Iterator[Site]:
         yield running
 
 
+def test_a_new_trainer_under_the_id_of_one_that_was_given_up_is_run(site: Site) -> None:
+    """It comes first on this site: slurmctld counts from the first id again."""
+    failing = site.submit("#!/bin/sh\nexit 3\n", "1-1")
+    wait_until(lambda: site.controller.trainer(failing)["state"] == "given up", 500)
+    site.controller.stop()
+    stopped_s = time.time()
+    lose_state(site.lab)
+    wait_until(lambda: time.time() > stopped_s + 1)  # Slurm's times are whole seconds
+    array = site.submit("#!/bin/sh\nsleep 1000\n", "1-1")
+    assert array == failing
+    site.controller.start()
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 1)
+    shown = site.controller.trainer(array)
+    assert (shown["why"], shown["failures"], shown["grew"]) == (None, 0, 1)
+    site.end(array)
+
+
 @pytest.mark.nightly  # without Slurm it is in test_asked_to_leave and the keeper's tests
 def test_who_was_asked_to_leave_is_ended_and_trains_again_though_all_who_knew_are_lost(
     site: Site,
@@ -54,20 +71,4 @@ def test_who_was_asked_to_leave_is_ended_and_trains_again_though_all_who_knew_ar
     ended = f"shrink {array}_0: it was asked to leave\n"
     wait_until(lambda: ended in site.controller.log.read_text())
     wait_for_more_samples(site, array)
-    site.end(array)
-
-
-def test_a_new_trainer_under_the_id_of_one_that_was_given_up_is_run(site: Site) -> None:
-    failing = site.submit("#!/bin/sh\nexit 3\n", "1-1")
-    wait_until(lambda: site.controller.trainer(failing)["state"] == "given up", 500)
-    site.controller.stop()
-    stopped_s = time.time()
-    lose_state(site.lab)
-    wait_until(lambda: time.time() > stopped_s + 1)  # Slurm's times are whole seconds
-    array = site.submit("#!/bin/sh\nsleep 1000\n", "1-1")
-    assert array == failing
-    site.controller.start()
-    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 1)
-    shown = site.controller.trainer(array)
-    assert (shown["why"], shown["failures"], shown["grew"]) == (None, 0, 1)
     site.end(array)

@@ -57,7 +57,7 @@ _OPTIONS = (
 _RANGE = ("#SBATCH ", "-N", "--nodes=", "--nodes", "2-4", "-QN", "\n", " ", "'")
 _ANSWER = ("set\0nodes\0" + "1\0", "say\0\0", "refuse", "\0", "done\0\0\0")
 _LINE = (
-    *("status", "history ", "hello 12 ", "challenge ", "proof ", "refused ", "submitted", "0" * 32),
+    *("status", "history ", "hello 13 ", "challenge ", "proof ", "refused ", "submitted", "0" * 32),
     *("leaving ", "gone ", '{"note":{"number":', '"time_s":', '"kind":"failed"', "12 "),
 )
 _JSON = ("true", "null", "1e400", "NaN", "-1", "9" * 40, '"\\ud800"', '"\\u0000"', "[[", "{}")
@@ -77,7 +77,7 @@ _STEPS = (
         "\0000!wait\0",
         "\0002!token\0",
     ),
-    *("\0001!close\0", "hello 12 12 ", "proof ", '{"ready":{"cause":"change","error":""}}\n\0'),
+    *("\0001!close\0", "hello 13 12 ", "proof ", '{"ready":{"cause":"change","error":""}}\n\0'),
     *('{"storeat":{"endpoint":"n1:1","generation":1}}\n\0', '{"leave":{}}\n\0'),
     *('{"batch":{"doing":"waits"}}\n\0', '{"done":{}}\n\0'),
 )

@@ -99,7 +99,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 12
+    assert VERSION == 13
     readers: list[tuple[Any, Any, str]] = [(parse_from_controller, *one) for one in FROM_CONTROLLER]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]
     readers += [(parse_from_keeper, *one) for one in FROM_KEEPER]

@@ -71,7 +71,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
         demands, array, wait = view.trainer.demands, view.array, view.state.wait
         own = view.nodes
         why = (
-            why_never(demands, snapshot.qos)
+            why_never(demands, snapshot.settings.qos)
             or too_few_left(view)
             or _why_too_small(view, snapshot)
             or _why_later(view, snapshot)

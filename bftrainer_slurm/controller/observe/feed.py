@@ -11,13 +11,12 @@ import queue
 import threading
 from collections.abc import Callable
 
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-_TOO_QUIET = 2  # silent streams in a row; a single one may be a pause of the keeper's host
 _MOST_NOTES = 10_000  # the queue's size; if it is full, the keeper waits and drops its oldest notes
 
 
@@ -29,7 +28,6 @@ class Feed:
         self._revive = revive
         self._identity = ""
         self.notes_arrive = False  # whether a stream of notes is open now
-        self._quiet = 0  # how many streams in a row began and then fell silent
         self.caught_up = False  # whether it has read all notes that the keeper remembers
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
@@ -75,7 +73,7 @@ class Feed:
                         self.caught_up = True
                     began = True
             except KeeperError as error:
-                self._say_why(error, began)
+                logger.warning("%s", error)
             except Exception:
                 logger.exception("the keeper's notes cannot be read")
             self.notes_arrive = False
@@ -85,19 +83,3 @@ class Feed:
                 self._client = self._revive()
             except Exception as error:
                 logger.error("no keeper: %s", error)
-
-    def _say_why(self, error: KeeperError, began: bool) -> None:
-        """Log why the stream has ended.
-
-        Log only once that a keeper sends no heartbeats: it answers each new connection.
-        """
-        silent = isinstance(error, SilentError) and isinstance(error.__cause__, TimeoutError)
-        self._quiet = self._quiet + 1 if began and silent else 0
-        if self._quiet < _TOO_QUIET:
-            logger.warning("%s", error)
-        elif self._quiet == _TOO_QUIET:
-            logger.error(
-                "the keeper at %s answers, but sends no heartbeats: it is of another version; "
-                "upgrade keeper and controller together, and restart both",
-                self._client.address,
-            )

@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.observe.shared_nodes import (
     needs_of,
     shared_nodes,
 )
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -140,9 +141,8 @@ class Snapshot:
 
     ``unexplained`` are nodes that were busy although no job was visible on them: Slurm hides other
     users' jobs (PrivateData). ``shared`` are the nodes that jobs may share; it is empty unless the
-    site lets trainers ``share`` nodes. ``wake``: whether it lets them wake nodes. ``qos`` is the
-    trainers', empty if they have none. Facts about the trainers' ``partition`` are cached, because
-    there may be 10,000 nodes.
+    site lets trainers share nodes. Facts about the trainers' partition are cached, because there
+    may be 10,000 nodes.
     """
 
     time_s: float
@@ -153,11 +153,13 @@ class Snapshot:
     configured_s: float = float("-inf")
     unexplained: frozenset[str] = frozenset()
     last_pass: BackfillPass | None = None
-    partition: str = "bftrainer"
-    share: bool = False
-    wake: bool = False
-    qos: str = ""
     shared: Mapping[str, SharedNode] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def partition(self) -> str:
+        """The trainers' partition."""
+        return self.settings.partition
 
     @property
     def misfits(self) -> tuple[str, ...]:
@@ -242,7 +244,7 @@ class Snapshot:
     @cached_property
     def powered_down(self) -> frozenset[str]:
         """The nodes of the partition that Slurm has switched off, and wakes for ordinary jobs."""
-        return frozenset() if self.wake else self.nodes.powered_down & self.all_nodes
+        return frozenset() if self.settings.wake_nodes else self.nodes.powered_down & self.all_nodes
 
     @cached_property
     def in_holes(self) -> frozenset[str]:
@@ -286,7 +288,7 @@ def read(
     Raises:
         GatewayError: Slurm did not answer, or its answer makes no sense.
     """
-    if last.share:  # every job that starts or ends changes what is free on a node
+    if last.settings.share:  # every job that starts or ends changes what is free on a node
         due = due | {"nodes"}
     queue, nodes, unexplained = _queue_and_nodes(gateway, last, due)
     queue = replace(
@@ -302,7 +304,7 @@ def read(
         queue=replace(queue, trainers=ours, ordinary_nodes=ordinary),
         unexplained=unexplained,
     )
-    if last.share:
+    if last.settings.share:
         there = (node for node in nodes if last.partition in node.partitions)
         snapshot = replace(snapshot, shared=shared_nodes(there, ours))
         snapshot = replace(snapshot, queue=_of_single_nodes(snapshot))

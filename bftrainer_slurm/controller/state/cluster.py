@@ -196,7 +196,7 @@ class Inventory:
         self._history.write(put("watches", self._began_s, now_s))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
-        nodes, out = self._known or self._from_history()
+        nodes, out = self._known or self._from_history(snapshot.time_s)
         names = snapshot.all_nodes
         outside = names - snapshot.in_service
         self._known = names, outside
@@ -206,10 +206,17 @@ class Inventory:
         )
         self._outages.change(out - outside, outside - out, snapshot.time_s)
 
-    def _from_history(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return all nodes and those out of service, as the previous controller wrote them."""
-        nodes = self._history.read("SELECT node FROM nodes")
-        return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
+    def _from_history(self, now_s: float) -> tuple[frozenset[str], frozenset[str]]:
+        """Return all nodes and those out of service, as the previous controller wrote them.
+
+        Outages that no controller has watched end when they were last seen.
+        """
+        nodes, out = self._history.read("SELECT node FROM nodes"), self._outages.open()
+        before_s = self._history.looked_s()
+        if now_s - before_s > _UNSEEN_S:
+            self._outages.change(ended=out, began=(), time_s=before_s)
+            out = {}
+        return frozenset(node for (node,) in nodes), frozenset(out)
 
 
 class ClusterState:

@@ -66,7 +66,7 @@ RESERVED = (
         {"n2"},
     ),
     but_it_is_where_trainers_may_wake_it=(
-        replace(snapshot([node("n1", NodeState.POWERED_DOWN)]), wake=True),
+        replace(snapshot([node("n1", NodeState.POWERED_DOWN)]), settings=Settings(wake_nodes=True)),
         {"n1"},
     ),
     one_that_drains_is_not=(snapshot([node("n1", NodeState.DRAINING)]), set()),

@@ -8,6 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility, why_never
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
@@ -150,7 +151,8 @@ def test_who_waits_for_nodes_that_slurm_has_switched_off_is_told_so() -> None:
         ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service "
         "(1 powered down by Slurm; trainers do not wake nodes (wake_nodes))"
     }
-    assert eligibility((view(*[HELD] * 4, min_nodes=4),), replace(seen, wake=True)).stuck == {}
+    wakes = replace(seen, settings=Settings(wake_nodes=True))
+    assert eligibility((view(*[HELD] * 4, min_nodes=4),), wakes).stuck == {}
 
 
 GPU = replace(node("g1"), partitions=frozenset({"bftrainer", "gpu"}))
@@ -230,7 +232,7 @@ def test_some_demands_are_not_met_at_all_and_their_user_did_not_make_them(
     why = str(why_never(Demands(**demands), "trainers"))  # type: ignore[arg-type]
     assert said in why
     assert why.endswith("the site's job_submit plugin did that, or scontrol update: ask your admin")
-    seen = replace(snapshot(), qos="trainers")
+    seen = replace(snapshot(), settings=Settings(qos="trainers"))
     assert eligibility((asking(HELD, **demands),), seen).stuck == {ARRAY: why}
 
 

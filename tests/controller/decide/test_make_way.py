@@ -105,7 +105,7 @@ def seen(
     others = Counter(busy or {})
     plain = snapshot(nodes, waiting=tuple(jobs), ordinary_nodes=frozenset(+others))
     shared = {name: shared_node(GPUS - others[name]) for name in NAMES}
-    of = replace(plain, share=True, shared=shared, reservations=reservations)
+    of = replace(plain, shared=shared, reservations=reservations)
     return cluster(*views, of=of, forecast=BackfillForecast())
 
 

@@ -80,7 +80,7 @@ def seen(
     """The nodes with these trainers on them; ordinary jobs are on the ``busy`` ones."""
     plain = snapshot(nodes, waiting=tuple(jobs), ordinary_nodes=frozenset(busy.split()))
     shared = shared_nodes(nodes, [view.trainer for view in views])
-    of = replace(plain, share=True, shared=shared)
+    of = replace(plain, shared=shared)
     return cluster(*views, of=of, forecast=BackfillForecast())
 
 

@@ -222,7 +222,7 @@ def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> Non
     assert mine.placed == {FIRST: here}
 
     def holds(free: int) -> list[Action]:
-        seen = replace(at(0), share=True, shared={"n1": SharedNode(8, Part(free, 0), Part(0, 0))})
+        seen = replace(at(0), shared={"n1": SharedNode(8, Part(free, 0), Part(0, 0))})
         return maintain(mine, seen)
 
     assert (holds(2), holds(1)) == ([], [Hold((FIRST,), "its node is taken")])

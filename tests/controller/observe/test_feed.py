@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bftrainer_slurm.controller.observe import feed as feed_module
 from bftrainer_slurm.controller.observe.feed import Feed
-from bftrainer_slurm.keeper.client import KeeperError, SilentError
+from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.messages import Serving, encode
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, ProtocolError, write_line
 from scripts.labcluster.waiting import wait_until
@@ -87,32 +85,6 @@ def test_whatever_goes_wrong_as_it_looks_for_a_keeper_it_looks_again(error: Exce
     feed.start()
     wait_until(lambda: bool(keeper.watched))
     ended(feed, keeper)
-
-
-class OldKeeper(FakeKeeper):
-    """It does not say that it is still there."""
-
-    def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
-        self.watched.append((identity, after))
-        yield self.identity, None
-        if self.hang_up.is_set():
-            raise KeeperError("gone")
-        raise SilentError("the keeper at ctl1:6740 does not answer") from TimeoutError()
-
-
-def test_what_to_do_about_a_keeper_of_another_version_is_said_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    keeper = OldKeeper("a", 0)
-    feed = started(keeper)
-    wait_until(lambda: len(keeper.watched) > 9)
-    first, what_to_do = caplog.messages
-    assert first == "the keeper at ctl1:6740 does not answer"
-    assert "ctl1:6740" in what_to_do
-    assert "upgrade keeper and controller together" in what_to_do
-    keeper.hang_up.set()
-    wait_until(lambda: "gone" in caplog.messages)  # what else goes wrong is still said
-    feed.stop()
 
 
 def test_a_note_that_cannot_be_read_is_left_out() -> None:

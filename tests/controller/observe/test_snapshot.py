@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot, read
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -73,7 +74,7 @@ def test_nodes_are_read_when_a_job_has_woken_one() -> None:
     assert reading(slurm, asleep, due="").powered_down == frozenset()
     assert slurm.requests_ == ["queue", "nodes"]
     slurm.asked_.clear()
-    reading(slurm, replace(asleep, wake=True), due="")
+    reading(slurm, replace(asleep, settings=Settings(wake_nodes=True)), due="")
     assert slurm.requests_ == ["queue"]
 
 

@@ -166,7 +166,6 @@ def seen(
     return replace(
         of,
         time_s=NOW_S + at_s,
-        share=True,
         shared={"n1": SharedNode(GPUS, part, left)},
         configuration=Configuration(backfill_s=BACKFILL_S),
         last_pass=last or BackfillPass(NOW_S + began_s, active=False),

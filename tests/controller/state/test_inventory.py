@@ -76,6 +76,19 @@ def test_an_outage_lasts(
     assert rows(path, "outages") == outages
 
 
+@cases(
+    "nodes, outages",
+    and_begins_anew_if_it_lasts=(N2_DOWN, [("n2", 0, 60), ("n2", 3600, None)]),
+    and_that_is_all_if_the_node_is_back=(BOTH, [("n2", 0, 60)]),
+)
+def test_an_outage_that_nobody_has_watched_ends_when_it_was_last_seen(
+    path: Path, nodes: tuple[Node, ...], outages: list[tuple[object, ...]]
+) -> None:
+    watched(path, seen(0, N2_DOWN), seen(60, N2_DOWN))
+    watched(path, seen(3600, nodes))
+    assert rows(path, "outages") == outages
+
+
 def test_a_look_that_reads_no_nodes_writes_nothing_for_a_minute(path: Path) -> None:
     watched(path, seen(0, BOTH), seen(15, BOTH), seen(45, BOTH))
     assert rows(path, "watches") == [(0, 0)]

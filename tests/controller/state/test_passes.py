@@ -44,7 +44,7 @@ def seen(began_s: float | None, *jobs: WaitingJob, active: bool = False) -> Snap
 
 def look(passes: Passes, one: Snapshot, idle: frozenset[str], now_s: float | None = None) -> None:
     """A look at a cluster where trainers have the other nodes, that jobs may have too."""
-    one = replace(one, partition="main")
+    one = replace(one, settings=Settings(partition="main"))
     passes.look(one, {name: one.room[name] for name in idle}, now_s or one.time_s)
 
 
