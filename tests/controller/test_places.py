@@ -33,12 +33,11 @@ from bftrainer_slurm.replay.slurm import (
 )
 from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.setting import Greedy
-from tests.controller.worlds import ARRAY, NOW_S, element, started, trainer, view_of
+from tests.controller.worlds import ARRAY, NOW_S, started
 
 NODES = ("n1", "n2")
 GPUS = 8
 HAS = Resources(8000, 16, frozenset({("gpu", GPUS), ("gpu:a100", GPUS)}))
-FIRST, SECOND = (ElementId(ARRAY, task) for task in range(2))
 
 
 @dataclass
@@ -132,12 +131,6 @@ def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> N
     gpus = {"left": 6, "used": 4, "starting": 0, "planned": 4}
     pool = {"nodes": 2, "used": 1, "starting": 0, "planned": 1, "free": ["n2"], "gpus": gpus}
     assert status["pool"] == pool
-
-
-def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
-    two = trainer(*(element(task, "running n1", gpus=2) for task in range(2)))
-    mine = view_of(replace(two, demands=Demands(gpus=2)))
-    assert (mine.placed, mine.surplus) == ({FIRST: "n1"}, (SECOND,))
 
 
 def test_beside_a_job_that_comes_to_an_idle_node_trainers_have_the_rest() -> None:

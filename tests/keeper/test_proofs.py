@@ -37,12 +37,6 @@ def member(keeper: Inside, secret: bytes, task: int = 1) -> Membership:
     return made
 
 
-def test_the_trainers_processes_are_welcome(keeper: Inside) -> None:
-    keeper.client.own(12, ALICE, 2)
-    members = [member(keeper, SECRET, task) for task in (1, 2)]
-    assert {one.world for one in together(members)} == {2}
-
-
 def test_before_the_owner_is_known_members_wait(
     keeper: Inside, caplog: pytest.LogCaptureFixture
 ) -> None:
