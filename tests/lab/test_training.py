@@ -200,34 +200,3 @@ def trains_by_submit(site: Site, controller: Controller, user: str, *options: st
         wait_until(lambda: controller.trainer(trainer.array)["launcher"] == "torchrun")
     finally:
         site.end(trainer.array)
-
-
-JOIN = """
-import sys
-from bftrainer_slurm.keeper.membership import Membership
-from bftrainer_slurm.keeper.messages import Identity, Role
-keeper, array, guess = sys.argv[1:]
-member = Membership(keeper, Identity(int(array), 99, "n1", Role.AGENT), guess.encode())
-member.start()
-member.ready("new")
-try:
-    print("in", member.wait_generation(5))
-except TimeoutError:
-    print("not in")
-"""
-
-
-@pytest.mark.once
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
-def test_another_user_cannot_join(site: Site) -> None:
-    folder = {"PYTHONPATH": f"{site.lab.dir}/plugin/python"}
-    with training(site, "1-2") as trainer:
-        trainer.wait_for_world(2)
-        since_s = time.monotonic()
-        python = site.stage.repo / ".venv" / "bin" / "python"
-        words = (site.controller.keeper.address, str(trainer.array), "0" * 64)
-        for user in ("bob", "carol"):
-            said = site.run(python, "-c", JOIN, *words, user=user, env=folder).stdout
-            assert said == "not in\n"
-        wait_until(lambda: trainer.steps(since_s))
-        assert {step.world for step in trainer.steps(since_s)} == {2}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
 HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
@@ -29,6 +34,18 @@ class Victim:
     def nodes(self) -> list[str]:
         nodes: list[str] = self.site.controller.trainer(self.array)["nodes"]
         return nodes
+
+
+def plugin_for_another_slurm(folder: Path) -> Path:
+    """Build the plugin for a version of Slurm that is not the one here; return its file."""
+    include, plugin = folder / "include", folder / "old" / "bftrainer.so"
+    shutil.copytree("/usr/include/slurm", include / "slurm")
+    version = include / "slurm" / "slurm_version.h"
+    version.write_text(re.sub(r"(VERSION_NUMBER) 0x.*", r"\1 0x130500", version.read_text()))
+    quick = (f"SLURM_INCLUDE={include}", "CFLAGS=-O0", "CPPFLAGS=")
+    make = ("make", "-s", "-C", REPO / "slurm_plugin", *quick, f"BUILD={plugin.parent}", plugin)
+    subprocess.run(make, check=True)
+    return plugin
 
 
 @pytest.fixture(scope="session")

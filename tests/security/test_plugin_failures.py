@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import tempfile
@@ -15,11 +14,12 @@ from scripts.labcluster import plugin
 from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
+from tests.security.conftest import plugin_for_another_slurm
+from tests.tools import program
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 NOBODY = "192.0.2.1:6740"  # a documentation address: nobody answers, nobody refuses
-HEADERS = Path("/usr/include/slurm")
 
 
 def make(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -38,12 +38,7 @@ def folder() -> Iterator[Path]:
     (folder / "empty.so").touch()
     (folder / "header.so").write_bytes(good.read_bytes()[:32])
     (folder / "another.so").symlink_to("/lib/x86_64-linux-gnu/libc.so.6")
-    shutil.copytree(HEADERS, folder / "include" / "slurm")
-    version = folder / "include" / "slurm" / "slurm_version.h"
-    version.write_text(re.sub(r"(VERSION_NUMBER) 0x.*", r"\1 0x130500", version.read_text()))
-    quick = (f"SLURM_INCLUDE={folder}/include", "CFLAGS=-O0", "CPPFLAGS=")
-    for_another = make(f"BUILD={folder}/old", *quick, folder / "old" / "bftrainer.so")
-    assert for_another.returncode == 0, for_another.stderr
+    plugin_for_another_slurm(folder)
     yield folder
     shutil.rmtree(folder)
 
@@ -102,6 +97,7 @@ WRONG = {
     f"keeper={NOBODY} max_grace=soon": "'max_grace=soon' is not a setting",
     f"keeper={NOBODY} max_elements=0": "'max_elements=0' is not a setting",
     f"keeper={NOBODY} max_elements=2x": "'max_elements=2x' is not a setting",
+    f"keeper={NOBODY} announce=login1:6740": "'announce=login1:6740' is not a setting",
     f"keeper={NOBODY} python=relative": "'python=relative' is not a setting",
     f"keeper={NOBODY} \x1b[31m=1": "is not a setting",
 }
@@ -162,8 +158,7 @@ def test_without_a_python_that_answers_a_tagged_job_is_refused_in_one_line(
 ) -> None:
     does, why = INTERPRETERS[name]
     if does is not None:
-        (folder / name).write_text(f"#!/bin/sh\n{does}\n")
-        (folder / name).chmod(0o755)
+        program(folder, name, does)
     plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} interpreter={folder}/{name}")
     ordinary_jobs_run(lab)
     refused = tagged(lab)

@@ -28,9 +28,3 @@ def test_how_a_trainer_does_is_for_its_owner_and_operators(site: Site, victim: V
         seen = seen_by(site, user, victim.array)
         assert not set(seen) & PRIVATE
         assert seen["nodes"] == victim.nodes
-
-
-def test_show_says_whose_it_is_to_see(site: Site, victim: Victim) -> None:
-    show = ("bftrainer", "show", str(victim.array))
-    assert "only alice sees it" in site.run(*show, user="bob").stdout
-    assert "only alice sees it" not in site.run(*show, user="alice").stdout

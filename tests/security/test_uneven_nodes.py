@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +17,8 @@ import pytest
 from scripts.labcluster import namespaces
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.site import Site, started_site
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
+from tests.security.conftest import plugin_for_another_slurm
 
 pytestmark = [
     pytest.mark.slurm,
@@ -31,18 +29,6 @@ pytestmark = [
 ]
 
 GOOD, WITHOUT, OLD, WRONG = NODES = ("n1", "n2", "n3", "n4")
-HEADERS = Path("/usr/include/slurm")
-
-
-def plugin_for_another_slurm(folder: Path) -> Path:
-    include = folder / "include"
-    shutil.copytree(HEADERS, include / "slurm")
-    version = include / "slurm" / "slurm_version.h"
-    version.write_text(re.sub(r"(VERSION_NUMBER) 0x.*", r"\1 0x130500", version.read_text()))
-    plugin = folder / "old" / "bftrainer.so"
-    make = ["make", "-s", "-C", REPO / "slurm_plugin", f"SLURM_INCLUDE={include}"]
-    subprocess.run([*make, f"BUILD={plugin.parent}", plugin], check=True)
-    return plugin
 
 
 def give_plugstack(lab: Lab, node: str, text: str) -> None:

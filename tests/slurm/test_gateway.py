@@ -1,4 +1,4 @@
-"""What both gateways promise, on a real cluster."""
+"""What the gateways promise, on a real cluster."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import NODES, Bench, ordinary
 
 pytestmark = pytest.mark.slurm
+# The gateways differ in how they read nodes, queue and reservations; all else is one and the same.
+acts = pytest.mark.parametrize("gateway", ["look"], indirect=True)
 needs_users = pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
 
 
@@ -131,6 +133,7 @@ def test_a_submitted_trainer_has_its_record_and_held_elements(bench: Bench) -> N
     assert abs(trainer.submit_s - time.time()) < 600
 
 
+@acts
 def test_grow_starts_an_element_on_the_node_it_is_told(bench: Bench) -> None:
     array = bench.submit()
     bench.grow(array, (2, "n5"))
@@ -142,6 +145,7 @@ def test_grow_starts_an_element_on_the_node_it_is_told(bench: Bench) -> None:
     assert bench.state(array, 1) is ElementState.HELD
 
 
+@acts
 def test_grow_can_ask_for_a_time_limit(bench: Bench) -> None:
     # The node is taken: a start by backfill, which shortens limits, would come before our look.
     ordinary(bench, "--nodelist=n1")
@@ -155,6 +159,7 @@ def test_grow_can_ask_for_a_time_limit(bench: Bench) -> None:
     assert "TimeMin=00:20:00" in shown
 
 
+@acts
 def test_an_element_that_grows_returns_to_the_queue_when_preempted_though_a_site_forbade_it(
     bench: Bench,
 ) -> None:
@@ -179,6 +184,7 @@ def test_a_released_element_waits_for_its_node_as_pending(bench: Bench) -> None:
     wait_until(lambda: bench.state(array, 0) is ElementState.RUNNING)
 
 
+@acts
 def test_shrink_ends_elements_and_holds_them_and_they_can_grow_elsewhere(bench: Bench) -> None:
     array = bench.submit()
     for task, node in ((0, "n1"), (1, "n2"), (2, "n3")):
@@ -189,6 +195,7 @@ def test_shrink_ends_elements_and_holds_them_and_they_can_grow_elsewhere(bench: 
     bench.run_on(array, 2, "n7")
 
 
+@acts
 def test_shrink_does_not_bring_back_what_its_owner_has_just_cancelled(bench: Bench) -> None:
     array = bench.submit()
     both = [ElementId(array, 0), ElementId(array, 1)]
@@ -200,6 +207,7 @@ def test_shrink_does_not_bring_back_what_its_owner_has_just_cancelled(bench: Ben
     wait_until(lambda: bench.state(array, 0) is ElementState.CANCELLED)
 
 
+@acts
 @pytest.mark.parametrize(
     ("script", "state"), [("exit 0", ElementState.COMPLETED), ("exit 3", ElementState.FAILED)]
 )
@@ -213,6 +221,7 @@ def test_revive_brings_back_an_element_that_has_ended(
     wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
 
 
+@acts
 def test_a_reclaimed_element_is_delayed_and_can_be_held_or_grow_again(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")
@@ -227,6 +236,7 @@ def test_a_reclaimed_element_is_delayed_and_can_be_held_or_grow_again(bench: Ben
     bench.run_on(array, 1, "n4")
 
 
+@acts
 @needs_users
 def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None:
     array = bench.submit(user="alice")
@@ -244,6 +254,7 @@ def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None
     assert bench.state(array, 1) is not ElementState.HELD
 
 
+@acts
 @pytest.mark.parametrize("hours", [0.5, 10])
 def test_the_limits_of_elements_that_run_can_all_end_at_one_time(
     bench: Bench, hours: float
@@ -256,6 +267,7 @@ def test_the_limits_of_elements_that_run_can_all_end_at_one_time(
     assert {bench.element(array, task).limit_end_s for task in (0, 1)} == {end_s}
 
 
+@acts
 def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")
@@ -266,6 +278,7 @@ def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
     assert len(left) == 2
 
 
+@acts
 def test_what_an_element_is_told_is_in_its_output(bench: Bench) -> None:
     output = bench.lab.home("alice") / "told.out"
     array = bench.submit(output=str(output), script="echo begun; sleep 600")
@@ -290,6 +303,7 @@ def test_an_element_that_an_operator_suspends_is_suspended_on_its_node(bench: Be
     assert bench.state(array, 1) is ElementState.RUNNING
 
 
+@acts
 def test_a_comment_that_its_user_has_replaced_can_be_written_again(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 1, "n2")
@@ -303,6 +317,7 @@ def test_a_comment_that_its_user_has_replaced_can_be_written_again(bench: Bench)
     assert bench.trainer(array) == before
 
 
+@acts
 def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
     backfill_s = 2.0  # scripts.labcluster.lab
     assert bench.gateway.configuration("bftrainer") == Configuration(None, backfill_s)
@@ -314,6 +329,7 @@ def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
         bench.gateway.configuration("nowhere")
 
 
+@acts
 def test_slurm_says_which_partitions_do_not_come_before_trainers(bench: Bench) -> None:
     for tier, behind in ((0, ("main",)), (1, ())):
         change = ("scontrol", "update", "PartitionName=main", f"PriorityTier={tier}")
@@ -322,6 +338,7 @@ def test_slurm_says_which_partitions_do_not_come_before_trainers(bench: Bench) -
     bench.lab.run("scontrol", "update", "PartitionName=main", "PriorityTier=10", user="root")
 
 
+@acts
 def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")
@@ -331,6 +348,7 @@ def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
     bench.gateway.cancel(array)
 
 
+@acts
 def test_nothing_to_do_asks_nothing(bench: Bench) -> None:
     assert bench.asked(lambda: bench.gateway.shrink([])) == {}
     assert bench.asked(lambda: bench.gateway.hold([])) == {}
@@ -356,6 +374,7 @@ def test_a_waiting_job_comes_with_slurms_forecast(bench: Bench) -> None:
     assert 0 < job.expected_start_s - time.time() < 3600
 
 
+@acts
 def test_a_pass_over_the_queue_is_seen(bench: Bench) -> None:
     ordinary(bench, "--nodelist=n1")
     began_s = time.time()
@@ -395,6 +414,7 @@ def test_bytes_that_are_no_text_forge_nothing(bench: Bench) -> None:
     assert len(bench.trainer(array).elements) == 4
 
 
+@acts
 @needs_users
 def test_another_users_elements_are_refused(bench: Bench, as_bob: SlurmRunner) -> None:
     array = bench.submit(user="alice")
@@ -414,6 +434,7 @@ def test_another_users_elements_are_refused(bench: Bench, as_bob: SlurmRunner) -
     assert bench.state(array, 0) is ElementState.HELD
 
 
+@acts
 def test_what_is_not_there_is_refused(bench: Bench) -> None:
     array = bench.submit()
     with pytest.raises(RefusedError):
@@ -426,6 +447,7 @@ def test_what_is_not_there_is_refused(bench: Bench) -> None:
         bench.gateway.revive([ElementId(array, 0)])
 
 
+@acts
 def test_of_several_elements_the_good_ones_are_done_and_the_bad_ones_named(bench: Bench) -> None:
     array = bench.submit()
     bench.run_on(array, 0, "n1")
@@ -434,6 +456,7 @@ def test_of_several_elements_the_good_ones_are_done_and_the_bad_ones_named(bench
     wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
 
 
+@acts
 def test_elements_of_two_trainers_are_a_mistake_of_the_caller(bench: Bench) -> None:
     with pytest.raises(ValueError, match="more than one trainer"):
         bench.gateway.shrink([ElementId(1, 0), ElementId(2, 0)])
@@ -465,14 +488,18 @@ def known_to(gateway: CommandGateway, queue: Queue) -> Queue:
 
 def test_all_gateways_say_the_same(bench: Bench) -> None:
     other = CommandGateway(SlurmRunner(environment=bench.lab.env))
-    array = bench.submit(script="case $SLURM_ARRAY_TASK_ID in 3) exit 3;; *) sleep 600;; esac")
-    bench.run_on(array, 0, "n1")
-    bench.run_on(array, 1, "n2")
-    bench.grow(array, (3, "n3"))
+    script = "case $SLURM_ARRAY_TASK_ID in 3) exit 3;; 4) exit 0;; *) sleep 600;; esac"
+    array = bench.submit(6, script=script)
+    for task, node in ((0, "n1"), (1, "n2"), (5, "n4")):
+        bench.run_on(array, task, node)
+    bench.grow(array, (3, "n3"), (4, "n5"))
+    bench.lab.run("scontrol", "suspend", f"{array}_5", user="root")
     ordinary(bench, "--nodelist=n1")
     ordinary(bench, "--nodelist=n1")
     wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
     wait_until(lambda: bench.state(array, 3) is ElementState.FAILED)
+    wait_until(lambda: bench.state(array, 4) is ElementState.COMPLETED)
+    assert bench.state(array, 5) is ElementState.SUSPENDED
 
     def agree() -> bool:
         told, other_told = known_to_squeue(bench.gateway.queue()), other.queue()

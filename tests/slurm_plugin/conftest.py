@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +24,20 @@ WAYS = ("spank", "lua")
 def plugins() -> Path:
     """A folder with the compiled plugins that every user can read."""
     return plugin.built()
+
+
+@pytest.fixture(scope="session")
+def built_part(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Builds a file of the plugin as a library of its own, which Python can call."""
+    build = tmp_path_factory.mktemp("parts")
+
+    def built(name: str) -> Path:
+        path = build / f"lib{name}.so"
+        make = ("make", "-s", "-C", REPO / "slurm_plugin", "WERROR=1", f"BUILD={build}", path)
+        subprocess.run(make, check=True)
+        return path
+
+    return built
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +99,7 @@ def make_element_lab(
     return partial(make_lab, plugstack=[line], kill_wait=300)
 
 
-@pytest.fixture(scope="session", params=["cgroup", "linuxproc"])
-def element_lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Lab:
-    """A cluster of two nodes for elements, by each way in which Slurm keeps track of processes."""
-    return make_element_lab(nodes=2, linuxproc=request.param == "linuxproc")
+@pytest.fixture(scope="session")
+def element_lab(make_element_lab: Callable[..., Lab]) -> Callable[[str], Lab]:
+    """Returns the cluster for elements where Slurm tracks processes in this way."""
+    return cache(lambda tracked: make_element_lab(nodes=2, linuxproc=tracked == "linuxproc"))

@@ -52,13 +52,3 @@ def test_a_submission_is_announced_once(
     given = SCRIPT if command[0] == "sbatch" else None
     lab.run(*command, input=given)
     assert heard(listener) == [b"announced\n"]
-
-
-def test_a_name_is_refused_for_it_when_somebody_uses_the_option(
-    make_lab: Callable[..., Lab], plugins: Path
-) -> None:
-    line = f"optional {plugins}/bftrainer.so keeper=h:1 announce=login1:6740"
-    lab = make_lab(nodes=1, plugstack=[line])
-    done = lab.run("sbatch", "--bftrainer", "-N1-2", "--wrap", "true", check=False)
-    assert "'announce=login1:6740' is not a setting" in done.stderr
-    assert lab.run("srun", "echo", "fine").stdout == "fine\n"

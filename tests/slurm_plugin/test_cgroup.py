@@ -6,12 +6,10 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from scripts.labcluster.stage import REPO
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it makes cgroups")
 
@@ -21,12 +19,8 @@ while (1) { if (!fork) { select undef, undef, undef, 0.02; exit } }'"""
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    build = tmp_path_factory.mktemp("cgroup")
-    path = build / "libcgroup.so"
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={build}", str(path)]
-    subprocess.run(make, check=True)
-    found = ctypes.CDLL(str(path))
+def library(built_part: Callable[[str], Path]) -> ctypes.CDLL:
+    found = ctypes.CDLL(str(built_part("cgroup")))
     for name in ("cgroup_of", "cgroup_add", "cgroup_is_empty", "cgroup_kill"):
         getattr(found, name).restype = ctypes.c_bool
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,11 @@ from tests.slurm_plugin.elements import (
 )
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
-# What an element does rests little on how Slurm tracks it: 24.11 has one of the ways.
-TRACKED = ["cgroup", pytest.param("linuxproc", marks=pytest.mark.newest)]
-pytestmark = [
-    pytest.mark.slurm,
-    pytest.mark.parametrize("element_lab", TRACKED, indirect=True),
-]
+pytestmark = pytest.mark.slurm
+# What else an element does does not rest on how Slurm tracks its processes.
+tracked_either_way = pytest.mark.parametrize(
+    "lab", ["cgroup", pytest.param("linuxproc", marks=pytest.mark.newest)], indirect=True
+)
 
 OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH", "SINGULARITY_", "APPTAINER_"),
@@ -40,12 +39,14 @@ OURS = (
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
 
-@pytest.fixture
-def lab(element_lab: Lab) -> Iterator[Lab]:
-    environment = {name: value for name, value in element_lab.env.items() if name != "PYTHONPATH"}
-    yield replace(element_lab, env=environment)
-    element_lab.run("scancel", f"--user={job_user()}", user="root")
-    wait_until(lambda: node_state(element_lab) == "idle")
+@pytest.fixture(params=["cgroup"])
+def lab(request: pytest.FixtureRequest, element_lab: Callable[[str], Lab]) -> Iterator[Lab]:
+    """A cluster of two nodes for elements; afterwards none of them is left."""
+    lab = element_lab(request.param)
+    environment = {name: value for name, value in lab.env.items() if name != "PYTHONPATH"}
+    yield replace(lab, env=environment)
+    lab.run("scancel", f"--user={job_user()}", user="root")
+    wait_until(lambda: node_state(lab) == "idle")
 
 
 def environment_in(
@@ -300,6 +301,7 @@ def test_srun_cannot_be_tagged_inside_an_element_either(lab: Lab) -> None:
     assert element.lines()["code"] != "0"
 
 
+@tracked_either_way
 def test_an_ordinary_job_has_nothing_of_ours(lab: Lab) -> None:
     output = lab.home("alice") / "ordinary.out"
     script = "#!/bin/sh\nenv\nps --ppid $PPID -o comm=\nsrun env\necho end\n"
@@ -367,6 +369,7 @@ def readable(path: Path) -> str:
         return ""  # it has ended meanwhile
 
 
+@tracked_either_way
 def test_a_keeper_that_cannot_be_reached_any_more_costs_no_process_and_no_cgroup(
     lab: Lab, keeper: FakeKeeper
 ) -> None:
@@ -387,6 +390,7 @@ def test_a_keeper_that_cannot_be_reached_any_more_costs_no_process_and_no_cgroup
         wait_until(lambda: not list(Path("/sys/fs/cgroup").rglob(folder)))
 
 
+@tracked_either_way
 @pytest.mark.once
 def test_an_element_has_its_cgroup_however_long_the_keepers_addresses_are(lab: Lab) -> None:
     plugstack = lab.dir / "plugstack.conf"
@@ -405,6 +409,7 @@ def test_an_element_has_its_cgroup_however_long_the_keepers_addresses_are(lab: L
     assert all(len(folder.name) <= 255 for folder in found)  # Linux allows no longer name
 
 
+@tracked_either_way
 def test_what_a_script_leaves_behind_ends_with_it(lab: Lab) -> None:
     script = "#!/bin/sh\n( env -i setsid sleep 1234567 & )\necho end\n"
     element = start_element(lab, script)
@@ -413,6 +418,7 @@ def test_what_a_script_leaves_behind_ends_with_it(lab: Lab) -> None:
     assert not processes_with("1234567")
 
 
+@tracked_either_way
 @pytest.mark.once
 def test_another_clusters_job_of_the_same_number_is_left_alone(lab: Lab) -> None:
     stranger_is_there = lab.home("alice") / "stranger-is-there"
@@ -430,6 +436,7 @@ def test_another_clusters_job_of_the_same_number_is_left_alone(lab: Lab) -> None
             stranger.kill()
 
 
+@tracked_either_way
 def test_a_polite_script_has_its_grace(lab: Lab) -> None:
     script = "trap 'sleep 1; echo saved; exit' TERM; echo ready; while :; do sleep 0.1; done"
     element = start_element(lab, f"#!/bin/bash\n{script}\n", "--bftrainer=grace=20")
@@ -439,6 +446,7 @@ def test_a_polite_script_has_its_grace(lab: Lab) -> None:
     element.wait_until_node_is_free()
 
 
+@tracked_either_way
 def test_a_job_without_a_record_has_the_grace_that_it_brings(lab: Lab) -> None:
     script = "trap 'sleep 2; echo saved; exit' TERM; echo ready; while :; do sleep 0.1; done"
     command = ("env", "BFTRAINER_GRACE=20", "sbatch")
@@ -448,6 +456,7 @@ def test_a_job_without_a_record_has_the_grace_that_it_brings(lab: Lab) -> None:
         wait_until(lambda: "saved" in output.read_text())
 
 
+@tracked_either_way
 def test_a_step_has_its_grace_though_the_script_has_died(lab: Lab) -> None:
     step = "trap 'sleep 1; echo saved; exit' TERM; echo ready; while :; do sleep 0.1; done"
     element = start_element(lab, f'#!/bin/bash\nsrun bash -c "{step}"\n', "--bftrainer=grace=20")
@@ -457,6 +466,7 @@ def test_a_step_has_its_grace_though_the_script_has_died(lab: Lab) -> None:
     element.wait_until_node_is_free()
 
 
+@tracked_either_way
 @pytest.mark.parametrize("answer", ["exit", ""])
 def test_a_reclaimed_element_leaves_no_cgroup_behind(lab: Lab, answer: str) -> None:
     stubborn = f"trap '{answer}' TERM; echo job=$SLURM_JOB_ID; while :; do sleep 0.1; done"
@@ -468,6 +478,7 @@ def test_a_reclaimed_element_leaves_no_cgroup_behind(lab: Lab, answer: str) -> N
     wait_until(lambda: not list(Path("/sys/fs/cgroup").rglob(folder)))
 
 
+@tracked_either_way
 def test_a_script_that_signals_its_own_group_goes_on(lab: Lab) -> None:
     script = "#!/bin/bash\ntrap '' TERM\nkill 0\nsleep 3\necho end\n"
     element = start_element(lab, script)
@@ -508,6 +519,7 @@ def test_without_a_keeper_an_element_waits_and_says_so(lab: Lab, keeper: FakeKee
     assert element.lines()["run"] == f"run-{element.array}"
 
 
+@tracked_either_way
 def test_an_element_that_waits_for_the_keeper_can_be_reclaimed(
     lab: Lab, keeper: FakeKeeper
 ) -> None:

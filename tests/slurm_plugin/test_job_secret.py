@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,19 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.keeper.credentials import CredentialError, read_secret, secret_of_job
-from scripts.labcluster.stage import REPO
 
 ERROR_SIZE = 256
 KEEPER = 4712  # the user that the keeper runs as
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    build = tmp_path_factory.mktemp("job-secret")
-    path = build / "libjob_secret.so"
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={build}", str(path)]
-    subprocess.run(make, check=True)
-    return ctypes.CDLL(str(path))
+def library(built_part: Callable[[str], Path]) -> ctypes.CDLL:
+    return ctypes.CDLL(str(built_part("job_secret")))
 
 
 def plugins_secret(library: ctypes.CDLL, path: Path, array: int, uid: int) -> str:

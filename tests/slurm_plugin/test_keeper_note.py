@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper.credentials import Gate
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside
 from tests.keeper.test_proofs import IMPOSTORS, impostor
@@ -34,11 +33,8 @@ UP = '{"up":{"task":3,"node":"n1"}}'
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keeper-note") / "libkeeper_note.so"
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), "WERROR=1", f"BUILD={path.parent}"]
-    subprocess.run([*make, str(path)], check=True)
-    return path
+def library(built_part: Callable[[str], Path]) -> Path:
+    return built_part("keeper_note")
 
 
 @pytest.fixture

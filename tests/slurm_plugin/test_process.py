@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from scripts.labcluster.stage import REPO
 
 # It ends with 0 if only the one file that it keeps is open.
 PROGRAM = """
@@ -34,12 +33,8 @@ os._exit(0 if good and streams == 3 * [not bare] else 1)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    build = tmp_path_factory.mktemp("process")
-    path = build / "libprocess.so"
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={build}", str(path)]
-    subprocess.run(make, check=True)
-    return path
+def library(built_part: Callable[[str], Path]) -> Path:
+    return built_part("process")
 
 
 def test_a_helper_has_no_file_but_those_that_it_keeps(library: Path) -> None:
