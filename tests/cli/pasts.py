@@ -15,13 +15,13 @@ from tests.controller.worlds import trainer
 HOSTILE = "re$net <b>\x1b[2J\n13 forged"
 
 
-def write_past(folder: Path, name: str = "digits") -> float:
+def write_past(folder: Path, name: str = "digits", now_s: float | None = None) -> float:
     """Write a trainer's last hour into ``history.sqlite``; return when it was submitted.
 
     12 of alice had nodes n1 and n2 from ten minutes later on, lost n2 to an ordinary job after half
     an hour, and has n1 still. 13 and 14 of bob, of one name, have ended; they had four GPUs.
     """
-    now_s = time.time()
+    now_s = time.time() if now_s is None else now_s
     history, began_s = History(folder / "history.sqlite"), now_s - 3600
     history.meet(replace(trainer(), name=name, submit_s=began_s), now_s)
     for task, node in enumerate(("n1", "n2")):
