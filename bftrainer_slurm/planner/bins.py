@@ -63,22 +63,27 @@ def _add(
     objective: mip.LinExpr,
     unit: float,
 ) -> dict[str, mip.Var]:
-    """Add a trainer: one number of nodes, of one kind, and none of its nodes moves."""
+    """Add a trainer: one number of nodes, of one kind, and none of its nodes moves.
+
+    New nodes and those that it keeps are counted apart: halves of growing and of stopping would
+    make up a trainer that grows on its own nodes otherwise, and the bound would be far too high.
+    """
     now = len(trainer.current)
     takes = [model.add_var(var_type=mip.BINARY) for _ in pieces]
     options = list(zip(pieces, takes, strict=True))
-    count = mip.LinExpr()
+    grows = mip.xsum(take for piece, take in options if piece.least > now)
+    keeps = mip.xsum(take for piece, take in options if piece.least >= now)
+    own, new = mip.LinExpr(), mip.LinExpr()
     for piece, take in options:
         objective.add_var(take, piece.start / unit)
-        count.add_var(take, piece.least)
+        own.add_var(take, min(now, piece.least))
+        new.add_var(take, max(0, piece.least - now))
         if (room := piece.most - piece.least) > 0:
             more = model.add_var(ub=room)
             model += more <= room * take
             objective.add_var(more, piece.slope / unit)
-            count.add_var(more)
+            (new if piece.least > now else own).add_var(more)
     model += mip.xsum(takes) == 1
-    keeps = mip.xsum(take for piece, take in options if piece.least >= now)
-    grows = mip.xsum(take for piece, take in options if piece.least > now)
     hardware = dict.fromkeys(part.hardware for part in problem.all_classes())
     kinds = {kind: model.add_var(var_type=mip.BINARY) for kind in hardware}
     model += mip.xsum(kinds.values()) == 1
@@ -96,5 +101,6 @@ def _add(
         if len(kinds) > 1:
             model += here <= kinds[part.hardware]
         model += here >= keeps if node in trainer.current else here <= grows
-    model += mip.xsum(on.values()) == count
+    model += mip.xsum(here for node, here in on.items() if node in trainer.current) == own
+    model += mip.xsum(here for node, here in on.items() if node not in trainer.current) == new
     return on
