@@ -142,7 +142,8 @@ def _notice(one: dict[str, Any]) -> str | None:
     """Return what a trainer's user should know first."""
     left_out = f"left out: {one['left_out']}" if one.get("left_out") else None
     about = one.get("deadline") or {"state": "done"}
-    is_met = about["state"] == "done" or (about["state"], about["nodes_left"]) == ("on time", None)
+    state, fits = about["state"], about.get("nodes_left") is None
+    is_met = state == "done" or (state == "on time" and fits)
     return one.get("notice") or one.get("why") or left_out or (None if is_met else deadline(one))
 
 

@@ -120,9 +120,9 @@ def deadline(one: Mapping[str, Any]) -> str | None:
 
 def _no_share(one: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Say that a deadline does not fit into the site's share for deadlines; empty if it does."""
-    if about["nodes_left"] is None:
+    if (left := about.get("nodes_left")) is None:
         return ""
-    left = amount(one, about["nodes_left"])
+    left = amount(one, left)
     return (
         f"; that takes {size_of(one, about['nodes'])}, and deadlines may have "
         f"{f'only {left}' if left else 'no'} more (deadline_share), so it counts as without one"

@@ -134,3 +134,8 @@ def test_a_trainer_is_printed_as_approved() -> None:
     approve_changes(
         SCREENS / "show.txt", {what: text(trainer_lines(one)) for what, one in SHOW.items()}
     )
+
+
+def test_a_deadline_is_told_as_an_older_controller_published_it() -> None:
+    one = SHOWN | {"deadline": {"state": "late", "needs": 1_200.0, "late_s": 60.0}}
+    assert text(status_lines(DOCUMENT | {"trainers": [one]})).endswith("has 1,234: late by 60 s")
