@@ -6,7 +6,7 @@ Nothing here does I/O. What a field may hold follows from its type, or stands be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -291,6 +291,11 @@ class Engaged:
     generation: int = 0  # the last one that the controller has heard of
     tasks: frozenset[int] = frozenset()
     leader: Last = -1
+
+    def without(self, tasks: Collection[int]) -> Engaged:
+        """Return who is left when Slurm has ended these tasks."""
+        leader = -1 if self.leader in tasks else self.leader
+        return Engaged(self.generation, self.tasks.difference(tasks), leader)
 
 
 NOBODY = Engaged()

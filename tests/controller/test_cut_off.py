@@ -10,7 +10,7 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.replay.slurm import HELD
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, note
+from tests.controller.worlds import ARRAY, element, note
 
 
 class CutOff(Setting):
@@ -82,6 +82,19 @@ def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:
     setting.controller.take([note(NoteKind.FINISHED, setting.now_s, tasks[1], "")])
     setting.turn()
     assert setting.told.engaged == Engaged(4, frozenset(tasks[:1]), tasks[0])
+
+
+def test_who_has_left_its_node_took_no_part_where_it_starts_next() -> None:
+    setting = CutOff()
+    tasks = sorted(setting.before.values())
+    measures = (("generation", 4.0), ("nodes", 2.0))
+    told = Note(NoteKind.REFORMED, ARRAY, measures=measures, tasks=f"{tasks[0]},{tasks[1]}")
+    setting.controller.take([NumberedNote(1, setting.now_s, told)])
+    setting.slurm.node_names.append("n3")
+    for look in ("delayed", "running n3"):
+        setting.slurm.put_(element(setting.task, look, start_s=setting.now_s))
+        setting.turn()
+    assert setting.told.engaged == Engaged(4, frozenset(tasks) - {setting.task})
 
 
 @pytest.mark.parametrize("history", ["kept", "lost"])

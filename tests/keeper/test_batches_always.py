@@ -89,7 +89,7 @@ class AnyOrder(RuleBasedStateMachine):
     def end(self, one: Element) -> None:
         """Slurm has ended it, and says so."""
         one.alive = one.known = one.connected = False
-        self.engaged = Engaged() if one.task == self.engaged.leader else self.engaged
+        self.engaged = self.engaged.without({one.task})
         self.run.lose_task(one.task, f"n{one.task}", self.now_s)
         self.deliver()
 

@@ -105,9 +105,8 @@ class TrainerState:
 
     def still_engaged(self) -> Engaged:
         """Return those of ``engaged`` that Slurm still has on their nodes."""
-        engaged, there = self.engaged, {task for task, one in self.elements.items() if one.there}
-        leader = engaged.leader if engaged.leader in there else -1
-        return Engaged(engaged.generation, engaged.tasks & there, leader)
+        took = self.engaged.tasks | {self.engaged.leader}
+        return self.engaged.without({task for task in took if not self.of(task).there})
 
 
 def differ(id_: str, other: str) -> bool:
@@ -155,9 +154,12 @@ def advance(
     if state.wait is not None and running > state.wait.running:
         state = replace(state, wait=None)
     begun = state.begun or any(isinstance(one, Began) for one in events)
-    ends_s = (one.time_s for one in events if isinstance(one, Ended))
-    had_nodes_s = max(ends_s, default=state.had_nodes_s)
-    state = replace(state, elements=records, begun=begun, had_nodes_s=had_nodes_s)
+    state = replace(state, elements=records, begun=begun)
+    if ends := [one for one in events if isinstance(one, Ended)]:
+        # Who has a node again may take part from there already, by a note that came before.
+        gone = {one.element.task for one in ends if not state.of(one.element.task).there}
+        had_nodes_s = max(one.time_s for one in ends)
+        state = replace(state, engaged=state.engaged.without(gone), had_nodes_s=had_nodes_s)
     return finish(state, elements, now_s), events
 
 
