@@ -64,7 +64,7 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
     """Return the lines for people."""
     yield f"trainer {identity(one)}: {standing(one)}"
     if one.get("notice"):
-        yield from wrapped(f"{safe(one['notice'], 200)}.", 2)
+        yield from wrapped(f"{safe(one['notice'], 400)}.", 2)
     for reason in reasons(one, document):
         yield from wrapped(safe(reason, 500), 2)
     plan = one.get("plan")

@@ -79,7 +79,7 @@ def _last_words(one: dict[str, Any]) -> list[str]:
 
 def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "trainer", identity(one)
-    yield "state", one["state"] + (f": {safe(one['why'], 200)}" if one.get("why") else "")
+    yield "state", one["state"] + (f": {safe(one['why'], 400)}" if one.get("why") else "")
     yield from _trouble(one)
     yield "submitted", date(one["submit_s"])
     yield "wants", f"{size_range(one)}, weight {one['weight']:g}"
@@ -124,7 +124,7 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong, and what to do about it: users look for that first."""
     if one.get("notice"):
-        yield "notice", safe(one["notice"], 200)
+        yield "notice", safe(one["notice"], 400)
     if one.get("failures"):
         nodes = f", on {', '.join(map(safe, one['failed_on']))}" if one["failed_on"] else ""
         yield "failed", f"{counted(one['failures'], 'time')} in a row{nodes}"

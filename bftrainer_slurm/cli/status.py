@@ -150,7 +150,7 @@ def _notice(one: dict[str, Any]) -> str | None:
 def _notice_lines(one: dict[str, Any]) -> list[str]:
     """Return a trainer's problem, its last output, and what to do; empty without a problem."""
     text = _notice(one)
-    lines = [f"trainer {one['array']}: {safe(text, 200)}"] if text else []
+    lines = [f"trainer {one['array']}: {safe(text, 400)}"] if text else []
     if lines and one.get("error") == BATCH_SCRIPT:
         return [*lines, f"  'bftrainer show {one['array']}' has the end of its output"]
     said = [line for line in (one.get("error") or "").splitlines() if line.strip()]

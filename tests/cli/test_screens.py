@@ -12,6 +12,7 @@ import pytest
 from bftrainer_slurm.cli.common import safe_lines
 from bftrainer_slurm.cli.show import lines as trainer_lines
 from bftrainer_slurm.cli.status import entry_from_slurm, status_lines
+from bftrainer_slurm.controller.publish.status import APART
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from tests.approved import approve_changes
 from tests.cli.documents import DOCUMENT, ON_TIME, SHOWN, TRAINER
@@ -139,3 +140,11 @@ def test_a_trainer_is_printed_as_approved() -> None:
 def test_a_deadline_is_told_as_an_older_controller_published_it() -> None:
     one = SHOWN | {"deadline": {"state": "late", "needs": 1_200.0, "late_s": 60.0}}
     assert text(status_lines(DOCUMENT | {"trainers": [one]})).endswith("has 1,234: late by 60 s")
+
+
+def test_a_notice_of_five_long_names_is_not_cut_short() -> None:
+    nodes = ", ".join(f"gpu-node-{number:04}" for number in range(5))
+    notice = APART.format(nodes=f"{nodes}, and 9 more", together="do not train together", array=7)
+    one = SHOWN | {"notice": notice}
+    assert notice in text(trainer_lines(one))
+    assert notice in text(status_lines(DOCUMENT | {"trainers": [one]}))

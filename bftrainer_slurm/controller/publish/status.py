@@ -36,7 +36,7 @@ _DAY_S = 86_400.0
 _SOME = 5  # how many nodes of a bar are named
 _IN_A_ROW = 2  # failures in a row before users are warned; a single one may be bad luck
 _JOIN_S = 60.0  # imports and steps may take long, and so may a lost node until it comes back
-_APART = (
+APART = (
     "{nodes} run, but {together}: start the training by 'srun torchrun train.py', with all its "
     "processes in one group; 'bftrainer logs {array}' has the last lines of each node. Else each "
     "may train alone into the same files"
@@ -133,7 +133,7 @@ def not_together(
     if now_s < due_s or (joined and -math.inf < group.progressed_s < due_s):
         return None  # it is too early, or the whole group stands still
     together = f"only {nodes} of them train together" if nodes > 1 else "do not train together"
-    return _APART.format(nodes=some(sorted(running)), together=together, array=view.array)
+    return APART.format(nodes=some(sorted(running)), together=together, array=view.array)
 
 
 def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:

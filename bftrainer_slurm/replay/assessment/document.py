@@ -217,7 +217,7 @@ def _felt(found: JobDelays | None) -> list[str]:
         return [f"ordinary jobs    unknown: {why}"]
     return [
         f"ordinary jobs    {found.later:,} of {found.jobs:,} started later "
-        f"({percent(found.later / found.jobs)}): all by {found.mean_s:.2f} s on average, median "
+        f"({percent(found.later / found.jobs)}); delay of all: mean {found.mean_s:.2f} s, median "
         f"{found.median_s:.2f}, p95 {found.p95_s:.2f}, p99 {found.p99_s:.2f}, at most "
         f"{found.most_s:.1f}",
         f"                 {found.missed:,} missed a pass ({percent(found.missed / found.jobs)}), "
