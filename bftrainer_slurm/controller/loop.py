@@ -65,7 +65,6 @@ class Controller:
 
     def __init__(self, deps: Dependencies, settings: Settings) -> None:
         self.deps = deps
-        self._settings = settings
         self.schedule = Schedule(settings, deps.clock())
         self.looked = False
         self._early: list[NumberedNote] = []
@@ -76,7 +75,7 @@ class Controller:
         self.registry = TrainerRegistry(deps.history, settings, self._errors, deps.rest_s)
         self.performance = deps.performance or PerformanceModel(self.registry.reported)
         self._members = MemberNotes(self.registry.measurements)
-        self._cluster = ClusterState(deps.history, settings)
+        self._cluster = ClusterState(deps.history)
         self._decider = Decider(
             deps.planner, self.performance, deps.history, settings, self._errors
         )

@@ -122,7 +122,7 @@ def growable(free: Mapping[str, int], cluster: ClusterView, settings: Settings) 
         node: units - cluster.kept.get(node, 0) for node, units in free.items() if node not in fresh
     }
     left = {node: units for node, units in left.items() if units > 0}
-    short = cluster.reserve - (sum(free.values()) - sum(left.values()))
+    short = settings.reserve - (sum(free.values()) - sum(left.values()))
     for node in _most_first(left, left, cluster.life_s) if short > 0 else ():
         cut = min(max(0, short), left[node])
         short -= cut
@@ -130,14 +130,14 @@ def growable(free: Mapping[str, int], cluster: ClusterView, settings: Settings) 
     return {node: units for node, units in left.items() if units}
 
 
-def refill(free: Mapping[str, int], cluster: ClusterView) -> list[Shrink]:
+def refill(free: Mapping[str, int], cluster: ClusterView, reserve: int) -> list[Shrink]:
     """Return the elements that leave to refill the reserve after ordinary jobs have used it.
 
     Those leave first that are on nodes with most free units, or that ordinary jobs need soonest.
     No trainer shrinks below its least size for the reserve. Units that elements are leaving count
     as free.
     """
-    missing = cluster.reserve - sum(free.values())
+    missing = reserve - sum(free.values())
     spare = {view.array: view.above_least for view in cluster.views}
     on: dict[str, list[tuple[int, ElementId]]] = {}
     for view in cluster.views:

@@ -249,8 +249,8 @@ class Decider:
             if room.at_once or cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
                 why = "an ordinary job is expected there"
                 draft.end(self._of_each(cluster.views, partial(end, these=room.elements, why=why)))
-        if cluster.reserve:
-            draft.end(refill(self._free(draft.cluster), draft.cluster))
+        if reserve := self.settings.reserve:
+            draft.end(refill(self._free(draft.cluster), draft.cluster, reserve))
 
     def _judge(self, draft: _Draft) -> None:
         """End elements on nodes that may be bad, and give up trainers that fail everywhere."""

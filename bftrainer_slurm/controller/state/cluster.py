@@ -154,7 +154,6 @@ class ClusterView:
     since_s: Mapping[str, float] = field(default_factory=dict)  # when each node's hole began
     life_s: Mapping[str, float] = field(default_factory=dict)  # how much longer it should last
     forward_time_s: float = _FIRST_S  # how far ahead to plan
-    reserve: int = 0  # units that stay free for future ordinary jobs
     forecast: BackfillForecast = field(default_factory=BackfillForecast)
     lead_s: float = LEAD_S  # how long before the next backfill pass trainers leave
     taken: frozenset[str] = frozenset()  # preempted for a job that has not started yet
@@ -222,9 +221,8 @@ class Inventory:
 class ClusterState:
     """What is known about the cluster besides trainers: holes, ordinary jobs, backfill passes."""
 
-    def __init__(self, history: History, settings: Settings) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._settings = settings
         self._holes = Holes(history)
         self._inventory = Inventory(history)
         self._passes = Passes()
@@ -286,7 +284,7 @@ class ClusterState:
 
     def view(self, snapshot: Snapshot, registry: TrainerRegistry) -> ClusterView:
         """Return all that a decision needs to know about the cluster."""
-        settings, now_s = self._settings, snapshot.time_s
+        settings, now_s = snapshot.settings, snapshot.time_s
         soon_off, let_off = frozenset[str](), frozenset[str]()
         if snapshot.configuration.suspend_s and not settings.wake_nodes:
             kept_s, since_s = settings.keep_awake_s, self._holes.since_s
@@ -299,7 +297,6 @@ class ClusterState:
             self._holes.since_s,
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),
-            settings.reserve,
             self.forecast(snapshot, now_s),
             self.lead_s,
             self._delays.nodes,

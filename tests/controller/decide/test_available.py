@@ -163,12 +163,13 @@ LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
 def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
     """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
     since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
-    seen = cluster(life_s=LIFE_S, since_s=since_s, reserve=reserve)
-    return set(growable(dict.fromkeys(NODES, 1), seen, Settings(min_idle_s=min_idle_s)))
+    seen = cluster(life_s=LIFE_S, since_s=since_s)
+    settings = Settings(min_idle_s=min_idle_s, reserve=reserve)
+    return set(growable(dict.fromkeys(NODES, 1), seen, settings))
 
 
 def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
-    return refill(dict.fromkeys(free.split(), 1), cluster(*views, life_s=LIFE_S, reserve=reserve))
+    return refill(dict.fromkeys(free.split(), 1), cluster(*views, life_s=LIFE_S), reserve)
 
 
 THREE = view("held", "running n1", "running n2", "running n3")

@@ -399,16 +399,14 @@ def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_s
     mine, other = trainer(5, 4, "n1"), trainer(6, 2, "n1", "n2", "n3")
     busy = {"n1": 1, "n2": 3, "n3": 4, "n4": 8}
 
-    def with_reserve(gpus: int, *jobs: WaitingJob) -> ClusterView:
-        return replace(seen(jobs, mine, other, busy=busy), reserve=gpus)
+    of = seen([], mine, other, busy=busy)
 
     def given(gpus: int) -> dict[str, int]:
-        of = with_reserve(gpus)
-        return offered(of, [mine, other], free_of(of))
+        free = growable(free_units(of), of, Settings(reserve=gpus))
+        return offered(of, [mine, other], free)
 
     def leave(gpus: int) -> list[ElementId]:
-        of = with_reserve(gpus)
-        return [one for end in refill(free_units(of), of) for one in end.elements]
+        return [one for end in refill(free_units(of), of, gpus) for one in end.elements]
 
     assert [given(gpus) for gpus in (0, 4, 6)] == [  # free: one of n1, three of n2, two of n3
         {"n1": 7, "n2": 5, "n3": 4},

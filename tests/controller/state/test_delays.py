@@ -9,7 +9,6 @@ from typing import Any
 
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.delays import Delays
 from bftrainer_slurm.controller.state.history import History
@@ -254,7 +253,7 @@ def test_a_controller_that_has_just_started_knows_what_the_one_before_saw(tmp_pa
 
 def test_jobs_that_start_are_counted_once_and_those_of_before_the_first_look_never() -> None:
     history, felt = History(":memory:"), list[int]()
-    cluster = ClusterState(history, Settings())
+    cluster = ClusterState(history)
     for one in ({(1, 5.0)}, {(1, 5.0), (2, 6.0)}, {(2, 6.0)}, {(2, 9.0), (3, 8.0)}):
         queue = Queue((), (), frozenset(), ordinary_starts=frozenset(one))
         cluster.look(Snapshot(NOW_S, queue=queue), (), (), NOW_S)
@@ -263,7 +262,7 @@ def test_jobs_that_start_are_counted_once_and_those_of_before_the_first_look_nev
 
 
 def test_the_next_jobs_ask_for_what_the_last_ones_had_one_of_each_size() -> None:
-    cluster = ClusterState(History(":memory:"), Settings())
+    cluster = ClusterState(History(":memory:"))
     sizes = [1] * 20 + [4] * 18 + [0] * 9 + [2]  # of these, one in 48 is too few
     runs = tuple(
         OrdinaryRun(

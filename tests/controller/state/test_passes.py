@@ -98,7 +98,7 @@ def test_no_idle_nodes_fit(looks: list[tuple[Snapshot, frozenset[str]]], jobs: s
 
 
 def test_nodes_that_slurm_could_have_woken_for_a_job_count_as_idle() -> None:
-    state = ClusterState(History(":memory:"), Settings())
+    state = ClusterState(History(":memory:"))
     asleep = NodeTable(replace(one, state=NodeState.POWERED_DOWN) for one in TRAINERS_TOO)
     for began_s in (10.0, 40.0):
         now = replace(seen(began_s), nodes=asleep)
@@ -107,7 +107,7 @@ def test_nodes_that_slurm_could_have_woken_for_a_job_count_as_idle() -> None:
 
 
 def test_trainers_leave_so_early_that_nine_in_ten_elements_have_ended_before_the_pass() -> None:
-    state = ClusterState(History(":memory:"), Settings())
+    state = ClusterState(History(":memory:"))
 
     def lead_s(*took_s: float) -> float:
         ends = [Ended(ElementId(5, 0), "n9", NOW_S, "shrank", took_s=one) for one in took_s]

@@ -78,8 +78,8 @@ def test_a_site_may_allow_them_more_time_for_a_node_that_they_use() -> None:
 def test_a_site_that_lets_trainers_wake_nodes_lets_them_keep_them(wake_nodes: bool) -> None:
     history, settings = History(":memory:"), Settings(wake_nodes=wake_nodes)
     registry = TrainerRegistry(history, settings, TrainerErrors(), 0.0)
-    state, last = ClusterState(history, settings), seen(9999)
-    for one in (seen(), last):
+    state, last = ClusterState(history), replace(seen(9999), settings=settings)
+    for one in (replace(seen(), settings=settings), last):
         state.look(one, (), (), one.time_s)
     found = state.view(last, registry)
     assert (found.soon_off == found.let_off == BOTH) is not wake_nodes
