@@ -97,25 +97,25 @@ class _Bins:
 
     def __init__(self, problem: Problem) -> None:
         self._class_of, self.left = problem.class_of, dict(problem.left)
-        # Nodes of each class by how much is left; a dict keeps their order.
+        # Of each class, by its nodes, the nodes by how much is left; a dict keeps their order.
         self._with = {
-            part: defaultdict[int, dict[str, None]](dict) for part in problem.all_classes()
+            part.nodes: defaultdict[int, dict[str, None]](dict) for part in problem.all_classes()
         }
         for node in sorted(self.left, key=partial(rank, problem)):  # what lasts is taken first
-            self._with[self._class_of[node]][self.left[node]][node] = None
+            self._with[self._class_of[node].nodes][self.left[node]][node] = None
 
     def put(self, nodes: Iterable[str], gpus: int, sign: int = 1) -> None:
         """Put an element of so many GPUs on each of these nodes; with -1, take it away."""
         for node in nodes:
             part, left = self._class_of[node], self.left[node]
-            levels, now = self._with[part], left - sign * part.units_of(gpus)
+            levels, now = self._with[part.nodes], left - sign * part.units_of(gpus)
             del levels[left][node]
             self.left[node] = now
             levels[now][node] = None
 
     def room(self, gpus: int, part: NodeClass, fullest_first: bool) -> Iterator[str]:
         """Yield the nodes of a class with room for an element; take none while it runs."""
-        levels = self._with[part]
+        levels = self._with[part.nodes]
         for has in sorted(levels, reverse=not fullest_first):
             if has >= part.units_of(gpus):
                 yield from levels[has]
