@@ -72,6 +72,10 @@ STATUS: dict[str, dict[str, Any]] = {
     "the controller's trouble": {"controller": {"error": "no answer"}},
     "its history's": {"controller": {"error": None, "history": "disk full"}},
     "what the keeper refused": {"keeper": {"refused": {"not_owner": 2, "bad_proof": 1}}},
+    "no trainer": {"trainers": []},
+    "nodes whose elements never say that they are up": {"mute_nodes": ["n9"]},
+    "jobs that are no trainers": {"malformed": {str(job): "no record" for job in range(7, 14)}},
+    "the controller is down": {"down": "the controller is down", "pool": None},
     "hostile texts": of({"name": HOSTILE, "state": "\x1b]0;mine\x07", "notice": HOSTILE}),
 }
 
@@ -121,6 +125,10 @@ SHOW: dict[str, dict[str, Any]] = {
     "where it went, of a trainer that reports nothing": SHOWN
     | spent(None, 30.0, None, None, 7325.0, None),
     "where it went, of a trainer without a node yet": SHOWN | spent(0.0, 30.0, 0.0, 0.0, 0.0, 0.0),
+    "steps of an unknown number of samples": SHOWN | {"samples": None, "steps": 120_000},
+    "its noise scale": SHOWN | {"noise": {"samples": 4000.0, "node_batch": 500.0, "given": True}},
+    "failures in a row, and reports refused": SHOWN
+    | {"failures": 3, "failed_on": ["n1"], "refused_reports": 2},
     "what Slurm alone knows": known(),
     "a folder for output that is not there": known()
     | {"output": {"path": "/nowhere/logs/7.out", "lines": ()}},
