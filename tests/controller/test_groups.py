@@ -66,6 +66,13 @@ def test_and_again_to_another_keeper(keeper: Keeper) -> None:
     assert len(keeper.heard) == 2
 
 
+def test_and_again_once_its_run_has_ended(keeper: Keeper) -> None:
+    keeper.groups.own(ARRAY, ME, 3)
+    keeper.groups.say(ARRAY, "ended")
+    keeper.groups.own(ARRAY, ME, 3)
+    assert [words[0] for words in keeper.heard].count("own") == 2
+
+
 def test_a_new_keeper_is_told_who_took_part_and_none_is_told_twice(keeper: Keeper) -> None:
     engaged = Engaged(5, frozenset({1, 2}), 1)
     for identity in ("first", "second"):

@@ -57,14 +57,14 @@ def configured(site: Site, way: str) -> dict[str, str]:
 def test_a_trainer_is_in_the_qos_of_trainers(site: Site, way: str) -> None:
     environment = configured(site, way)
     submitted = site.lab.run(
-        *("sbatch", "--parsable", "--bftrainer", "-N3-4", "-o/dev/null"),
+        *("sbatch", "--parsable", "--bftrainer", "-N1-2", "-o/dev/null"),
         input=IDLE,
         env=environment,
     )
     job = int(submitted.stdout)
     assert qos_of(site, job) == {"bftrainer"}
     refused = site.lab.run(
-        *("sbatch", "--bftrainer", "--qos=normal", "-N3-4"),
+        *("sbatch", "--bftrainer", "--qos=normal", "-N1-2"),
         input=IDLE,
         env=environment,
         check=False,
