@@ -98,7 +98,7 @@ class Relaxation:
         segments = [segment for group in groups for segment in group.segments]
         counts = [len(group.segments) for group in groups]
         self.groups = groups
-        self.rows = problem.rows()
+        self.rows = problem.rows
         self.supply = np.array([row.amount for row in self.rows], np.float64)
         # What an element of each row takes of every row, [rows, rows].
         self.uses = np.array(

@@ -147,7 +147,7 @@ class _Packing:
 
     def place(self, shares: Sequence[Share]) -> bool:
         """Give the trainers these shares as far as there is room; return whether all have them."""
-        rows, classes = self._problem.rows(), self._problem.all_classes()
+        rows, classes = self._problem.rows, self._problem.all_classes()
         changes = [
             (one, number, count - had)
             for one, share in zip(self._placed, shares, strict=True)

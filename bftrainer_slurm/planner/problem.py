@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives.deadlines import Need
-from bftrainer_slurm.planner.supply import ROUNDING, Row, Rows, Supply, rows_of
+from bftrainer_slurm.planner.supply import ROUNDING, Row, rows_of
 from bftrainer_slurm.sizes import Sizes
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
@@ -228,6 +228,7 @@ class Problem:
         """The classes; a single one of all nodes if they are alike."""
         return self.classes or (NodeClass("", self.pool),)
 
+    @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The supply: a row a class; of divided nodes one a size of elements, and one a kind of
         those there now.
@@ -235,19 +236,15 @@ class Problem:
         A share says how many elements a trainer has of each row's class and size: new ones, and
         those that it keeps.
         """
-        return self._supply.rows
-
-    @cached_property
-    def _supply(self) -> Supply:
         sizes = {one.gpus for one in self.trainers}
         has: dict[str, list[int]] = defaultdict(list)
         for one in sorted(self.trainers, key=lambda one: one.gpus) if self.in_parts else ():
             for node in one.current:
                 has[node].append(one.gpus)
-        found: Rows = []
+        found: list[Row] = []
         for place, part in enumerate(self.all_classes()):
             if not part.gpus:
-                found.append((Row(place, 0, len(part.nodes), len(part.nodes)), ()))
+                found.append(Row(place, 0, len(part.nodes), len(part.nodes)))
                 continue
             alike: dict[tuple[int, tuple[int, ...]], list[str]] = defaultdict(list)
             for node in part.nodes:
@@ -255,7 +252,18 @@ class Problem:
             units = part.units_of
             states = [(left, [*map(units, its)], nodes) for (left, its), nodes in alike.items()]
             found += rows_of(place, sorted(set(map(units, sizes))), states)
-        return Supply.of(found)
+        return tuple(found)
+
+    @cached_property
+    def _numbers(self) -> Mapping[tuple[object, ...], int]:
+        """Where the rows are: of new elements by class, units and whether they are for full nodes;
+        of those there now by units and node.
+        """
+        return {
+            key: at
+            for at, row in enumerate(self.rows)
+            for key in [(row.gpus, node) for node in row.nodes] or [(row.place, row.gpus, row.full)]
+        }
 
     @cached_property
     def _now(self) -> Mapping[str, Share]:
@@ -263,7 +271,7 @@ class Problem:
 
     def room(self, trainer: PlannedTrainer, number: int) -> int:
         """How many elements of a row it can have if it has all for itself: new ones, or its own."""
-        row = self.rows()[number]
+        row = self.rows[number]
         part = self.all_classes()[row.place]
         if part.name in trainer.barred:
             return 0
@@ -286,24 +294,24 @@ class Problem:
 
     def share(self, nodes: frozenset[str], trainer: PlannedTrainer) -> Share:
         """Return how many of these nodes are of each row, if this trainer has them."""
-        share = [0] * len(self.rows())
+        share = [0] * len(self.rows)
         for place, part in enumerate(self.all_classes()):
             here = nodes & part.nodes
             if not part.gpus:
-                share[self._supply.new[place, 0, False]] = len(here)
+                share[self._numbers[place, 0, False]] = len(here)
                 continue
             units = part.units_of(trainer.gpus)
             for node in here & trainer.current:
-                share[self._supply.held[units, node]] += 1
+                share[self._numbers[units, node]] += 1
             for node in here - trainer.current:
-                share[self._supply.new[place, units, self.left[node] < units]] += 1
+                share[self._numbers[place, units, self.left[node] < units]] += 1
         return tuple(share)
 
     def nodes_of(self, trainer: PlannedTrainer, number: int) -> list[str]:
         """Return those of its nodes that are of this row now."""
-        row = self.rows()[number]
+        row = self.rows[number]
         here = trainer.current & self.all_classes()[row.place].nodes
-        return [node for node in here if self._supply.held.get((row.gpus, node), number) == number]
+        return [node for node in here if self._numbers.get((row.gpus, node), number) == number]
 
     def worth(self, trainer: PlannedTrainer, count: int) -> float:
         """The worth of so many nodes, of any class, for this trainer."""
@@ -320,9 +328,9 @@ class Problem:
         migrate: the trainer keeps a part of its nodes, or all of them.
         """
         classes = self.all_classes()
-        if len(share) != len(self.rows()) or min(share) < 0 or not trainer.allows(sum(share)):
+        if len(share) != len(self.rows) or min(share) < 0 or not trainer.allows(sum(share)):
             return False
-        used = [row for row, count in zip(self.rows(), share, strict=True) if count]
+        used = [row for row, count in zip(self.rows, share, strict=True) if count]
         if len({classes[row.place].hardware for row in used}) > 1:
             return False
         if any(count and count > self.room(trainer, at) for at, count in enumerate(share)):
@@ -373,7 +381,7 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
         for trainer, share in zip(problem.trainers, shares, strict=True)
     ):
         return False
-    rows = problem.rows()
+    rows = problem.rows
     counts = list(map(sum, zip(*shares, strict=True))) or [0] * len(rows)
     taken = (
         sum(row.taken_by(other) * count for other, count in zip(rows, counts, strict=True))

@@ -60,7 +60,7 @@ def groups_of(problem: Problem) -> list[Group]:
 
 def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
     """All that it can have. No node migrates: it keeps some of its nodes, or all of them."""
-    now, none = problem.now(trainer), (0,) * len(problem.rows())
+    now, none = problem.now(trainer), (0,) * len(problem.rows)
     total = sum(now)
     yield Segment(0, 0, problem.worth(trainer, 0), 0.0, none, none)
     for room in _rooms(problem, trainer):
@@ -77,7 +77,7 @@ def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
 
 def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
     """How many nodes it may have of each row: kinds of hardware do not mix."""
-    rows, now, classes = problem.rows(), problem.now(trainer), problem.all_classes()
+    rows, now, classes = problem.rows, problem.now(trainer), problem.all_classes()
     usable: dict[str, list[int]] = defaultdict(list)
     for number, (row, had) in enumerate(zip(rows, now, strict=True)):
         if had or row.frees is None:

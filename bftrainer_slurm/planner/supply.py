@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 # Units of a node that nobody has, those of each element on it, and the nodes of which this is true.
@@ -26,7 +26,7 @@ class Row:
     ``gpus`` is 0 if its nodes are not divided. ``full``: only new elements on nodes that have no
     room for one now. ``room`` is on how many nodes a trainer may have new ones. If ``frees`` is
     set, the row is of elements that are there now. One that stays takes of other rows what it would
-    free for them: by ``gpus`` and ``full``, so many elements.
+    free for them: by ``gpus`` and ``full``, so many elements. ``nodes`` are where they are.
     """
 
     place: int
@@ -35,6 +35,7 @@ class Row:
     room: int = 0
     full: bool = False
     frees: _Frees | None = None
+    nodes: Sequence[str] = field(default=(), compare=False)
 
     def taken_by(self, other: Row) -> float:
         """How much of it an element takes that is one of another row, and that fits."""
@@ -47,39 +48,10 @@ class Row:
         return other.gpus // self.gpus if self.gpus else 1
 
 
-Rows: TypeAlias = list[tuple[Row, Sequence[str]]]  # and the nodes of those of elements there now
-
-
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """The rows, and where they are.
-
-    Those of ``new`` elements are told by class, units and ``full``, of those that are ``held`` by
-    units and node.
-    """
-
-    rows: tuple[Row, ...]
-    new: Mapping[tuple[int, int, bool], int]
-    held: Mapping[tuple[int, str], int]
-
-    @classmethod
-    def of(cls, rows: Rows) -> Supply:
-        """Return the supply of these rows."""
-        return cls(
-            tuple(row for row, _ in rows),
-            {
-                (row.place, row.gpus, row.full): at
-                for at, (row, _) in enumerate(rows)
-                if row.frees is None
-            },
-            {(row.gpus, node): at for at, (row, nodes) in enumerate(rows) for node in nodes},
-        )
-
-
-def rows_of(place: int, sizes: Sequence[int], states: Sequence[State]) -> Rows:
+def rows_of(place: int, sizes: Sequence[int], states: Sequence[State]) -> list[Row]:
     """Return a class's rows: of new elements by their size, and of the elements there now.
 
-    ``states`` are its nodes, by what they have. With each row of the latter come its nodes.
+    ``states`` are its nodes, by what they have.
     """
     amounts = defaultdict[tuple[int, bool], float](float, {(size, False): 0.0 for size in sizes})
     rooms = Counter[tuple[int, bool]]()
@@ -95,11 +67,10 @@ def rows_of(place: int, sizes: Sequence[int], states: Sequence[State]) -> Rows:
     for (_, frees), nodes in told:
         for key, more in frees:
             amounts[key] += more * len(nodes)
-    # The solver's child has other names for nodes, and must number the rows alike.
     by_size = sorted(amounts.items(), key=lambda one: (one[0][1], one[0][0]))
     return [
-        *((Row(place, key[0], amount, rooms[key], key[1]), ()) for key, amount in by_size),
-        *((Row(place, units, len(nodes), frees=frees), nodes) for (units, frees), nodes in told),
+        *(Row(place, key[0], amount, rooms[key], key[1]) for key, amount in by_size),
+        *(Row(place, units, len(nodes), 0, False, frees, nodes) for (units, frees), nodes in told),
     ]
 
 

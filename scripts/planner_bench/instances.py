@@ -131,7 +131,7 @@ def made_in_parts(trainers: int, nodes: int, seed: int) -> Problem:
     wanted = []
     for one in planned:
         few = min(one.max_nodes, dice.randint(0, most) // (one.gpus or 8))
-        room = (empty.room(one, number) for number in range(len(empty.rows())))
+        room = (empty.room(one, number) for number in range(len(empty.rows)))
         wanted.append(tuple(min(few, count) for count in room))
     had = pack_most(empty, wanted)
     planned = tuple(replace(one, current=its) for one, its in zip(planned, had, strict=True))

@@ -67,7 +67,7 @@ def test_the_child_is_told_all_that_counts() -> None:
     sent = problem_of(anonymous(case))
     (arrived,) = sent.trainers
     assert [sent.worth(arrived, n) for n in range(4)] == [case.worth(trainer, n) for n in range(4)]
-    assert (sent.rows(), sent.now(arrived)) == (case.rows(), case.now(trainer))
+    assert (sent.rows, sent.now(arrived)) == (case.rows, case.now(trainer))
     assert [one.hardware for one in sent.classes] == ["", "fast"]
     assert arrived.barred == {"1"}
 

@@ -33,7 +33,7 @@ def parts(*gpus: int, held: str = "", free: dict[str, int] | None = None) -> Pro
 
 
 def test_each_size_of_elements_has_a_row() -> None:
-    rows = parts(1, 2, 4, 0).rows()
+    rows = parts(1, 2, 4, 0).rows
     assert rows == (Row(0, 1, 12, 3), Row(0, 2, 5, 2), Row(0, 4, 2, 1), Row(0, 8, 1, 1))
     assert [rows[0].taken_by(row) for row in rows] == [1, 2, 4, 8]
     assert [rows[2].taken_by(row) for row in rows] == [0, 0, 1, 2]
@@ -41,7 +41,7 @@ def test_each_size_of_elements_has_a_row() -> None:
 
 def test_a_class_that_is_not_divided_has_one_row_as_before() -> None:
     problem = Problem(POOL, 120.0, (planned(),))
-    assert problem.rows() == (Row(0, 0, 3, 3),)
+    assert problem.rows == (Row(0, 0, 3, 3),)
 
 
 def test_a_whole_node_needs_all_of_its_gpus() -> None:
@@ -59,7 +59,7 @@ def test_two_elements_of_a_trainer_are_never_on_one_node() -> None:
 def test_an_element_does_not_move_to_make_room(planner: Planner) -> None:
     """One GPU of the only free node: the whole-node trainer would have to push it aside."""
     problem = parts(1, 0, held="n0", free={"n1": 8, "n2": 0})
-    rows = problem.rows()
+    rows = problem.rows
     assert [(row.gpus, row.amount) for row in rows if not row.frees] == [(1, 16), (8, 2), (8, 1)]
     assert [rows[1].taken_by(row) for row in rows] == [0, 1, 1, 1]  # the last one is held
     found = planner.plan(problem)

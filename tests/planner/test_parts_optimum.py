@@ -135,14 +135,14 @@ def test_the_solvers_child_has_the_same_rows_in_the_same_order() -> None:
     for seed in range(10):  # it sorts n10 before n2, and the parent sorts names of its own
         problem = of_many_sizes(6, 30, 16, seed)
         again = problem_of(anonymous(problem))
-        for one, other in zip(problem.rows(), again.rows(), strict=True):
+        for one, other in zip(problem.rows, again.rows, strict=True):
             assert math.isclose(one.amount, other.amount)
             assert one == replace(other, amount=one.amount)
 
 
 def test_nodes_of_many_gpus_have_no_more_rows_than_few_sizes_need(planner: Planner) -> None:
     problem = of_many_sizes(20, 300, 128, 1)
-    assert len(problem.rows()) <= 2 * 8 + supply.MOST_KINDS
+    assert len(problem.rows) <= 2 * 8 + supply.MOST_KINDS
     plan = planner.plan(problem)
     assert plan.status in ("optimal", "feasible")
     assert is_packed(problem, nodes_of(problem, plan))
