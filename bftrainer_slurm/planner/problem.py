@@ -259,11 +259,12 @@ class Problem:
         """Where the rows are: of new elements by class, units and whether they are for full nodes;
         of those there now by units and node.
         """
-        return {
-            key: at
-            for at, row in enumerate(self.rows)
-            for key in [(row.gpus, node) for node in row.nodes] or [(row.place, row.gpus, row.full)]
-        }
+        found: dict[tuple[object, ...], int] = {}
+        for at, row in enumerate(self.rows):
+            if row.frees is None:
+                found[row.place, row.gpus, row.full] = at
+            found |= {(row.gpus, node): at for node in row.nodes}
+        return found
 
     @cached_property
     def _now(self) -> Mapping[str, Share]:
