@@ -232,17 +232,17 @@ class Controller:
             deps.history.forget_old(now_s, arrays)
 
     def _is_back(self, gone: tuple[ElementId, str] | int, kept: frozenset[int]) -> bool:
-        """Whether a report may be wrong by now, or is not needed as the whole trainer is gone."""
+        """Whether the element, or the trainer, is there again, or the whole trainer is gone.
+
+        Of an element that has a node again the keeper hears from there. A word about its last node
+        could be taken for one about this: a new keeper does not know where members were.
+        """
         if isinstance(gone, int):
             return gone in kept
-        (array, task), node = gone
-        view = self.registry.view(array)
-        if view is None or array not in kept:
-            return array not in kept
-        record = view.state.of(task)
-        goes_on = record.phase in (Phase.RELEASED, *OCCUPIES)
-        its_own = node not in self._snapshot.nodes.rank  # a member's name for its node
-        return record.may_be_on(node) or (goes_on and its_own)
+        (array, task), _ = gone
+        view, back = self.registry.view(array), (Phase.RELEASED, *OCCUPIES)
+        there = view is not None and view.state.of(task).phase in back
+        return there or array not in kept
 
     def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
         """Record how long trainers pause, if their nodes differ from ``before``."""
@@ -303,7 +303,7 @@ class Controller:
             state = self._members.take(view, reported, numbered, now_s)
             self.registry.put({view.array: state})
             cut = note.kind is NoteKind.CUT
-            if cut and note.node and not state.of(note.task).may_be_on(note.node):
+            if cut and note.node:  # the next look shows whether it has a node
                 self.registry.gone.append((ElementId(note.array, note.task), note.node))
             left = note.kind is NoteKind.LEFT and state is not view.state
             if cut or left or note.kind is NoteKind.FAILED:

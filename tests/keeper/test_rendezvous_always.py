@@ -84,12 +84,6 @@ class AnyOrder(RuleBasedStateMachine):
         if self.world.processes:
             self.world.end(self.world.processes[number % len(self.world.processes)])
 
-    @rule(number=numbers)
-    def slurm_says_late_that_one_has_left_an_earlier_node(self, number: int) -> None:
-        if process := self.pick(number):
-            self.world.run.lose_task(process.identity.task, "n0", self.world.now_s)
-            self.world.deliver()
-
     @rule()
     def the_keeper_restarts(self) -> None:
         self.world.restart_keeper()

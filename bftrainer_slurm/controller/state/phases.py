@@ -110,10 +110,6 @@ class ElementRecord:
         """Whether the element was released for this node."""
         return node in self.targets
 
-    def may_be_on(self, node: str) -> bool:
-        """Whether the element is on this node, or about to be."""
-        return (self.there and self.node == node) or self.may_start_on(node)
-
 
 HELD = ElementRecord(Phase.HELD, float("-inf"))
 
