@@ -148,6 +148,18 @@ def test_of_a_training_that_has_run_before_the_newest_is_taken_whatever_its_scri
     assert newer(None, [theirs], "ours") is None
 
 
+def test_one_that_was_cut_off_as_it_was_removed_is_not_taken(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint-9"
+    (folder / "shards").mkdir(parents=True)
+    for name in ("model.safetensors", "shards/1"):
+        (folder / name).touch()
+    mark(folder, 1, "ours")
+    (folder / "tokenizer.json").touch()  # by the script's own ``on_save``
+    assert newest([folder], "ours") == folder
+    (folder / "shards" / "1").unlink()
+    assert newest([folder], "ours") is None
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_a_mark_follows_a_checkpoint_that_takes_anothers_name(
     tmp_path: Path, sharded: bool

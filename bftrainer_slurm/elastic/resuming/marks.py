@@ -1,7 +1,8 @@
 """A small file says that a checkpoint is complete, of which training, and how many ranks made it.
 
-It is written last. So no checkpoint is taken that was cut off, nor one of another training: of an
-earlier one into the same folder, of another step of the batch script, or of another ``fit()``.
+It is written last, and names all files. So no checkpoint is taken that was cut off while it was
+written or removed, nor one of another training: of an earlier one into the same folder, of another
+step of the batch script, or of another ``fit()``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from bftrainer_slurm.elastic.place import step_and_script
 
 _NAME = "bftrainer.json"
-_LONGEST = 4096  # bytes
+_LONGEST = 2**20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Mark:
     training: str  # see ``Trainings.begin``
     ranks: int
     stream: Read | None = None  # what was read of it in the present epoch, if that is known
+    files: tuple[str, ...] = ()  # that are in its folder, from there
 
 
 class Trainings:
@@ -66,9 +68,10 @@ def mark(checkpoint: Path, ranks: int, training: str, stream: Read | None = None
     Raises:
         OSError: it cannot be written.
     """
-    path = _of(checkpoint)
+    path, files = _of(checkpoint), (one for one in checkpoint.rglob("*") if one.is_file())
+    names = tuple(str(one.relative_to(checkpoint)) for one in files if one.name != _NAME)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(asdict(Mark(training, ranks, stream))))
+    beside.write_text(json.dumps(asdict(Mark(training, ranks, stream, names))))
     beside.replace(path)
 
 
@@ -89,14 +92,15 @@ def rename(checkpoint: Path, new: Path) -> None:
 
 
 def marked(checkpoint: Path) -> Mark | None:
-    """Return a checkpoint's mark; None: it has none."""
+    """Return a checkpoint's mark; None: it has none, or one of its files is gone."""
     try:
         with _of(checkpoint).open("rb") as file:
             told = json.loads(file.read(_LONGEST))
         training, ranks, stream = str(told["training"]), int(told["ranks"]), told.get("stream")
         read = Read(int(stream["samples"]), str(stream["way"])) if stream else None
-        found = Mark(training, ranks, read)
-        return found if found.ranks > 0 else None
+        found = Mark(training, ranks, read, tuple(map(str, told.get("files", ()))))
+        whole = all((checkpoint / name).is_file() for name in found.files)
+        return found if found.ranks > 0 and whole else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
