@@ -167,7 +167,7 @@ class Snapshot:
             found = _tensors_of([part.state_dict() for part in self._parts.values()])
             device = next((one.device for one in found if f"{one.device.type}:" in backends), "cpu")
             for chunk in torch.split(mine, _CHUNK) if _rank() not in others else ():
-                dist.broadcast(sent := chunk.to(device, copy=True), sender, group)
+                dist.broadcast(sent := chunk.to(device), sender, group)
                 chunk.copy_(sent)
         return mine
 
