@@ -26,6 +26,12 @@ class CutOff(Setting):
         where = self.node if node is None else node
         self.controller.take([note(kind, self.now_s, self.task, where)])
 
+    def formed(self, nodes: int, tasks: str) -> None:
+        """The keeper says that these tasks are its fourth group."""
+        measures = (("generation", 4.0), ("nodes", float(nodes)))
+        told = Note(NoteKind.REFORMED, ARRAY, measures=measures, tasks=tasks)
+        self.controller.take([NumberedNote(1, self.now_s, told)])
+
 
 @pytest.mark.parametrize("node", [None, ""], ids=["node", "the keeper does not know the node"])
 def test_it_is_ended_and_another_takes_its_place(node: str | None) -> None:
@@ -68,9 +74,7 @@ def test_nobody_waits_for_one_that_slurm_does_not_run_any_more() -> None:
 def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:
     setting = CutOff()
     tasks = sorted(setting.before.values())
-    measures = (("generation", 4.0), ("nodes", 3.0))
-    told = Note(NoteKind.REFORMED, ARRAY, measures=measures, tasks=f"{tasks[0]}-{tasks[1]},99")
-    setting.controller.take([NumberedNote(1, setting.now_s, told)])
+    setting.formed(3, f"{tasks[0]}-{tasks[1]},99")
     setting.controller.take(
         [note(NoteKind.SCRIPT, setting.now_s, leads=float(tasks[0]), trains=0.0)]
     )
@@ -84,9 +88,7 @@ def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:
 def test_who_has_left_its_node_took_no_part_where_it_starts_next() -> None:
     setting = CutOff()
     tasks = sorted(setting.before.values())
-    measures = (("generation", 4.0), ("nodes", 2.0))
-    told = Note(NoteKind.REFORMED, ARRAY, measures=measures, tasks=f"{tasks[0]},{tasks[1]}")
-    setting.controller.take([NumberedNote(1, setting.now_s, told)])
+    setting.formed(2, f"{tasks[0]},{tasks[1]}")
     setting.slurm.node_names.append("n3")
     for look in ("delayed", "running n3"):
         setting.slurm.put_(element(setting.task, look, start_s=setting.now_s))
@@ -98,13 +100,7 @@ def test_who_has_left_its_node_took_no_part_where_it_starts_next() -> None:
 def test_a_new_controller_knows_it_from_the_history(history: str) -> None:
     setting = CutOff()
     tasks = sorted(setting.before.values())
-    told = Note(
-        NoteKind.REFORMED,
-        ARRAY,
-        measures=(("generation", 4.0), ("nodes", 2.0)),
-        tasks=f"{tasks[0]},{tasks[1]}",
-    )
-    setting.controller.take([NumberedNote(1, setting.now_s, told)])
+    setting.formed(2, f"{tasks[0]},{tasks[1]}")
     if history == "lost":
         setting.history = History(":memory:")
     setting.controller = setting.started()

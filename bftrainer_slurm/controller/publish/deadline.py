@@ -20,6 +20,8 @@ def deadline_status(
     if spec.samples is None or spec.by_s is None:
         return None
     left, needs = spec.samples - (samples or 0.0), spec.rate_needed(samples or 0.0, now_s)
+    if needs is None:  # it is over, though the last plan may still count with it
+        need = None
     if left <= 0:
         state = "done"
     elif needs is None:
@@ -30,11 +32,11 @@ def deadline_status(
         state = "cannot be met"
     else:
         state = "on time" if rate and rate >= needs else "late"
-    behind = state in ("late", "cannot be met") and rate
+    behind = state in ("late", "cannot be met")
     return {
         "state": state,
         "needs": needs,
         "late_s": max(0.0, left / rate - (spec.by_s - now_s)) if behind and rate else None,
-        "nodes": None if need is None or needs is None else need.nodes,
-        "nodes_left": None if need is None or needs is None else need.left,
+        "nodes": None if need is None else need.nodes,
+        "nodes_left": None if need is None else need.left,
     }
