@@ -3,62 +3,44 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from bftrainer_slurm.planner.problem import Problem, Share
 
 
-def exact_counts(problem: Problem) -> list[Share]:
-    """Return shares of the greatest objective where all nodes are alike.
+def best_counts(worths: Sequence[Mapping[int, float]], pool: int) -> list[int]:
+    """Return the counts that are worth most together; ``worths`` has them for each trainer.
 
     After each trainer, ``best[n]`` is the most that the trainers so far can bring on n nodes.
     """
-    pool = len(problem.pool)
-    best = np.zeros(pool + 1)
-    chosen = []
-    for trainer in problem.trainers:
-        sizes = [size for size in range(pool + 1) if trainer.allows(size)]
-        options = np.full((len(sizes), pool + 1), -np.inf)
-        for row, size in enumerate(sizes):
-            options[row, size:] = best[: pool + 1 - size] + problem.worth(trainer, size)
-        chosen.append(np.array(sizes)[options.argmax(axis=0)])
+    best, chosen = np.zeros(pool + 1), []
+    for worth in worths:
+        options = np.full((len(worth), pool + 1), -np.inf)
+        for row, (size, one) in enumerate(worth.items()):
+            options[row, size:] = best[: pool + 1 - size] + one
+        chosen.append(np.array([*worth])[options.argmax(axis=0)])
         best = options.max(axis=0)
-    shares, left = [], pool
+    counts, left = [], pool
     for choice in reversed(chosen):
-        shares.append((int(choice[left]),))
-        left -= shares[-1][0]
-    return shares[::-1]
+        counts.append(int(choice[left]))
+        left -= counts[-1]
+    return counts[::-1]
 
 
-def exact_shares(problem: Problem) -> list[Share]:
-    """Return shares of the greatest objective, by trying all of them: for a few nodes only."""
-    sizes = [len(one.nodes) for one in problem.all_classes()]
-    every = list(itertools.product(*(range(size + 1) for size in sizes)))
-    options = [
-        [
-            (share, problem.worth(trainer, sum(share)))
-            for share in every
-            if problem.allows(trainer, share)
-        ]
-        for trainer in problem.trainers
+def exact_counts(problem: Problem) -> list[Share]:
+    """Return shares of the greatest objective where all nodes are alike."""
+    sizes = range(len(problem.pool) + 1)
+    worths = [
+        {size: problem.worth(one, size) for size in sizes if one.allows(size)}
+        for one in problem.trainers
     ]
-    best: dict[Share, tuple[float, list[Share]]] = {(0,) * len(sizes): (0.0, [])}
-    for shares in options:
-        after: dict[Share, tuple[float, list[Share]]] = {}
-        for used, (worth, chosen) in best.items():
-            for share, gain in shares:
-                total = tuple(map(sum, zip(used, share, strict=True)))
-                if any(count > size for count, size in zip(total, sizes, strict=True)):
-                    continue
-                if total not in after or worth + gain > after[total][0]:
-                    after[total] = (worth + gain, [*chosen, share])
-        best = after
-    return max(best.values(), key=lambda one: one[0])[1]
+    return [(count,) for count in best_counts(worths, len(problem.pool))]
 
 
 def best_packed(problem: Problem) -> float:
-    """The greatest objective on divided nodes, by trying all sets of nodes for each trainer."""
+    """The greatest objective where nodes differ, by trying all sets of a few for each trainer."""
     classes = problem.all_classes()
     at = {node: number for number, part in enumerate(classes) for node in part.nodes}
     nodes = sorted(problem.pool)

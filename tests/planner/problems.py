@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,109 +69,67 @@ def bounds(least: int, most: int) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+COSTS = ("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s")
+forward_times_s = st.sampled_from([1.0, 120.0, 600.0])
+
+
 @st.composite
-def costs_of_a_change(draw: st.DrawFn) -> dict[str, float]:
-    """What it costs a trainer to start, to grow, to shrink, and to go on from further back."""
-    costs = ("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s")
-    return {name: draw(st.sampled_from([0.0, 0.2, 17.0, 300.0])) for name in costs}
+def trainers(
+    draw: st.DrawFn, index: int, current: Iterable[str], sizes: tuple[int, int], **known: Any
+) -> PlannedTrainer:
+    """One with any curve and any costs of a change, with bounds up to these sizes."""
+    costs = {name: draw(st.sampled_from([0.0, 0.2, 17.0, 300.0])) for name in COSTS}
+    limits = draw(bounds(*sizes))
+    return PlannedTrainer(
+        f"t{index}", current=frozenset(current), curve=draw(curves()), **limits, **costs, **known
+    )
 
 
 @st.composite
 def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Problem:
     """Up to 6 trainers on up to 20 nodes, some of which they have; not all within their bounds."""
     names = draw(st.permutations([f"n{k}" for k in range(draw(st.integers(0, 20)))]))
-    trainers = []
+    pool, asking = frozenset(names), []
     for index in range(draw(st.integers(0, 6))):
         held = draw(st.integers(0, min(len(names), 6)))
-        current, names = frozenset(names[:held]), names[held:]
-        trainers.append(
-            PlannedTrainer(
-                key=f"t{index}",
-                **draw(bounds(4, 24)),
-                current=current,
-                curve=draw(curves()),
-                **draw(costs_of_a_change()),
-            )
-        )
-    pool = frozenset(names).union(*(one.current for one in trainers))
-    forward_s = draw(st.sampled_from([1.0, 120.0, 600.0]))
-    return Problem(pool, forward_s, tuple(trainers), draw(st.sampled_from(costs)))
+        asking.append(draw(trainers(index, names[:held], (4, 24))))
+        names = names[held:]
+    return Problem(pool, draw(forward_times_s), tuple(asking), draw(st.sampled_from(costs)))
 
 
 @st.composite
-def problems_with_classes(draw: st.DrawFn) -> Problem:
-    """Up to 3 trainers, 6 nodes, 3 classes; some stand on nodes that they may not use."""
-    parts: dict[int, list[str]] = {}
-    for number in range(draw(st.integers(1, 6))):
-        parts.setdefault(draw(st.integers(0, 2)), []).append(f"n{number}")
-    classes = tuple(
-        NodeClass(f"c{part}", frozenset(names), draw(st.sampled_from(["", "fast"])))
-        for part, names in sorted(parts.items())
-    )
-    names = draw(st.permutations(sorted(name for part in parts.values() for name in part)))
-    trainers = []
-    for index in range(draw(st.integers(0, 3))):
-        held = draw(st.integers(0, min(len(names), 3)))
-        current, names = frozenset(names[:held]), names[held:]
-        trainers.append(
-            PlannedTrainer(
-                key=f"t{index}",
-                **draw(bounds(3, 6)),
-                current=current,
-                curve=draw(curves()),
-                **draw(costs_of_a_change()),
-                barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
-            )
-        )
-    return Problem(
-        pool=frozenset(name for part in parts.values() for name in part),
-        forward_time_s=draw(st.sampled_from([1.0, 120.0, 600.0])),
-        trainers=tuple(trainers),
-        costs=draw(st.sampled_from(Costs)),
-        classes=classes,
-    )
-
-
-@st.composite
-def problems_in_parts(draw: st.DrawFn) -> Problem:
-    """Up to 4 trainers on up to 5 nodes of 4 or 8 GPUs, parts of which ordinary jobs have."""
-    whole = [draw(st.sampled_from([4, 8, 8, 0])) for _ in range(draw(st.integers(1, 2)))]
+def problems_in_parts(
+    draw: st.DrawFn, gpus: Sequence[int] = (4, 8, 8, 0), classes: int = 2, most: int = 5
+) -> Problem:
+    """Up to 4 trainers on some nodes of so many GPUs, parts of which ordinary jobs have."""
+    whole = [draw(st.sampled_from(gpus)) for _ in range(draw(st.integers(1, classes)))]
     kinds = [draw(st.sampled_from(["", "fast"])) for _ in whole]
     parts: list[list[str]] = [[] for _ in whole]
-    for number in range(draw(st.integers(1, 5))):
+    for number in range(draw(st.integers(1, most))):
         parts[draw(st.integers(0, len(whole) - 1))].append(f"n{number}")
-    classes = tuple(
-        NodeClass(f"c{at}", frozenset(names), kinds[at], whole[at])
-        for at, names in enumerate(parts)
+    all_classes = tuple(
+        NodeClass(f"c{at}", frozenset(part), kinds[at], whole[at]) for at, part in enumerate(parts)
     )
-    has = {node: part.gpus for part in classes for node in part.nodes}
-    free = {node: draw(st.integers(0, gpus)) for node, gpus in has.items() if gpus}
+    has = {node: part.gpus for part in all_classes for node in part.nodes}
+    free = {node: draw(st.integers(0, count)) for node, count in has.items() if count}
     left = {node: free.get(node, 1) for node in has}
-    trainers = []
+    asking = []
     for index in range(draw(st.integers(0, 4))):
-        gpus = draw(st.sampled_from([0, 1, 1, 2, 3, 4, 8]))
+        size = draw(st.sampled_from([0, 1, 1, 2, 3, 4, 8] if any(gpus) else [0]))
         current = set()
         for node in draw(st.lists(st.sampled_from(sorted(has)), max_size=3, unique=True)):
-            units = (gpus or has[node]) if has[node] else 1
-            if left[node] >= units and (has[node] or not gpus):
+            units = (size or has[node]) if has[node] else 1
+            if left[node] >= units and (has[node] or not size):
                 left[node] -= units
                 current.add(node)
-        trainers.append(
-            PlannedTrainer(
-                key=f"t{index}",
-                **draw(bounds(3, 5)),
-                current=frozenset(current),
-                curve=draw(curves()),
-                **draw(costs_of_a_change()),
-                barred=draw(st.sampled_from([frozenset[str](), frozenset({"c1"})])),
-                gpus=gpus,
-            )
-        )
+        barred = draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})]))
+        asking.append(draw(trainers(index, current, (3, most), barred=barred, gpus=size)))
+    pool, costs = frozenset(has), draw(st.sampled_from(Costs))
     return Problem(
-        pool=frozenset(has),
-        forward_time_s=draw(st.sampled_from([1.0, 120.0, 600.0])),
-        trainers=tuple(trainers),
-        costs=draw(st.sampled_from(Costs)),
-        classes=classes,
-        free=free,
+        pool, draw(forward_times_s), tuple(asking), costs, classes=all_classes, free=free
     )
+
+
+def problems_with_classes() -> st.SearchStrategy[Problem]:
+    """Up to 6 nodes in 3 classes; some trainers stand on nodes that they may not use."""
+    return problems_in_parts((0,), 3, 6)

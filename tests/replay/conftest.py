@@ -1,16 +1,3 @@
 """One planner for all replays."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
-from bftrainer_slurm.planner.solver import Planner
-
-
-@pytest.fixture(scope="session")
-def planner() -> Iterator[Planner]:
-    with Planner(time_limit_s=20.0) as planner:
-        planner.warm_up()
-        yield planner
+from tests.planner.conftest import planner as planner

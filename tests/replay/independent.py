@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.planner.exact import best_counts
+
 Row = tuple[float, str, bool]  # time, node, whether a hole begins
 
 
@@ -75,7 +77,8 @@ def _move(
         base, more = divmod(len(pool), len(trainers))
         wanted = [min(len(kind.rate) - 1, base + (at < more)) for at in range(len(trainers))]
     else:
-        wanted = _best([_values(kind, len(one.nodes), forward_s) for one in trainers], len(pool))
+        worths = [_worths(kind, len(one.nodes), forward_s, len(pool)) for one in trainers]
+        wanted = best_counts(worths, len(pool))
     for one, count in zip(trainers, wanted, strict=True):
         if count < len(one.nodes):
             one.nodes = set(sorted(one.nodes, key=_lot)[-count:] if count else ())
@@ -88,30 +91,11 @@ def _move(
             one.nodes.update(free.pop() for _ in range(count - len(one.nodes)))
 
 
-def _values(kind: Kind, now: int, forward_s: float) -> NDArray[np.float64]:
+def _worths(kind: Kind, now: int, forward_s: float, pool: int) -> dict[int, float]:
     """Return what each number of nodes is worth: the paper's equation 16."""
-    count = np.arange(len(kind.rate))
-    cost_s = kind.up_s * (count > now) + kind.down_s * (count < now)
-    return np.asarray(forward_s * kind.rate - kind.rate[now] * cost_s)
-
-
-def _best(values: list[NDArray[np.float64]], nodes: int) -> list[int]:
-    """Return the numbers of nodes that are worth most together."""
-    best, chosen = np.zeros(nodes + 1), []
-    for value in values:
-        with_it, choice = np.full(nodes + 1, -np.inf), np.zeros(nodes + 1, int)
-        for count in range(min(len(value) - 1, nodes) + 1):
-            sum_ = best[: nodes + 1 - count] + value[count]
-            better = sum_ > with_it[count:] + 1e-9
-            with_it[count:][better] = sum_[better]
-            choice[count:][better] = count
-        best = with_it
-        chosen.append(choice)
-    place, counts = int(np.argmax(best)), []
-    for choice in reversed(chosen):
-        counts.append(int(choice[place]))
-        place -= counts[-1]
-    return counts[::-1]
+    counts = range(min(len(kind.rate), pool + 1))
+    cost_s = [kind.up_s * (count > now) + kind.down_s * (count < now) for count in counts]
+    return {n: forward_s * kind.rate[n] - kind.rate[now] * cost_s[n] for n in counts}
 
 
 def _lot(node: str) -> int:

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from bftrainer_slurm.cli.simulation import run_live
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.ordinary import Change, Pass
+from bftrainer_slurm.replay.ordinary import Pass, passes_of
 from bftrainer_slurm.replay.playback import PREEMPTION_S, OrdinaryJobs, PlayedJob, Started
+from tests.controller.worlds import cases
 from tests.replay.traces import T0, holes, trainer
 
-PARTITION = frozenset({"p"})
 LENGTH_S = 300.0
 PASSES = [Pass(T0 + 30 * number, T0 + 30 * number) for number in range(12)]
+IN_TIME, A_PASS_LATE = Started(0.0, 0, False), Started(30.0, 1, True)
+Hole = tuple[str, float, float]
 
 
 def job(
@@ -34,124 +36,116 @@ def job(
     return PlayedJob(since, at, at, len(takes), tuple(takes), backfilled, priority, "p")
 
 
-def played(
-    rows: Sequence[tuple[str, float, float]], *jobs: PlayedJob, kinds: str = "ppp"
-) -> OrdinaryJobs:
+def played(rows: Sequence[Hole], *jobs: PlayedJob, kinds: str = "ppp") -> OrdinaryJobs:
     trace = holes(*rows, end=LENGTH_S)
     return OrdinaryJobs(
         trace, jobs, PASSES, [frozenset({kind}) for kind in kinds[: len(trace.nodes)]]
     )
 
 
-def until(ordinary: OrdinaryJobs, seconds: float, *harvested: str) -> Change:
-    """Play up to a second of the trace, moment by moment; trainers keep the same nodes."""
-    change = Change()
+def until(ordinary: OrdinaryJobs, seconds: float, harvested: str, taken: set[str]) -> set[str]:
+    """Play up to a second of the trace, moment by moment; trainers leave for jobs alone.
+
+    Return the nodes for which they have left, and change those that ordinary jobs have taken.
+    """
+    cleared: set[str] = set()
     while (next_s := ordinary.next_s()) <= T0 + seconds:
-        here = ordinary.advance(next_s, set(harvested) - change.taken - change.cleared)
-        change.taken = (change.taken | here.taken) - here.freed
-        change.cleared |= here.cleared
-    return change
+        here = ordinary.advance(next_s, set(harvested) - taken - cleared)
+        taken |= here.taken
+        taken -= here.freed
+        cleared |= here.cleared
+    return cleared
 
 
-def only(started: list[Started]) -> Started:
-    (one,) = started
-    return one
+A, AB = [("a", 0, 60)], [("a", 0, 60), ("b", 0, 60)]
+AND_B = [("a", 0, 60), ("b", 0, 200)]
+LATE = job(60, [0], eligible=10)
 
 
-def test_a_job_finds_idle_nodes_as_in_the_log() -> None:
-    ordinary = played([("a", 0, 60), ("b", 0, 60)], job(60, [0, 1]))
-    assert until(ordinary, 60).taken == {"a", "b"}
-    assert only(ordinary.close(T0 + LENGTH_S)) == Started(0.0, 0, False)
-
-
-def test_backfill_gives_a_job_the_nodes_of_trainers_one_pass_later() -> None:
-    ordinary = played([("a", 0, 60), ("b", 0, 60)], job(60, [0, 1], eligible=10))
-    first = until(ordinary, 60, "a")
-    assert (first.taken, first.cleared) == (set(), {"a"})
-    assert until(ordinary, 90).taken == {"a", "b"}
-    assert only(ordinary.close(T0 + LENGTH_S)) == Started(30.0, 1, True)
-
-
-def test_the_main_scheduler_gives_them_to_it_a_moment_later() -> None:
-    ordinary = played([("a", 0, 70)], job(70, [0], backfilled=False))
-    change = until(ordinary, 70, "a")
-    assert change.taken == change.cleared == {"a"}
-    assert only(ordinary.close(T0 + LENGTH_S)) == Started(PREEMPTION_S, 0, True)
-
-
-def test_a_job_takes_another_idle_node_that_looks_alike() -> None:
-    ordinary = played([("a", 0, 60), ("b", 0, 200)], job(60, [0]))
-    assert until(ordinary, 60, "a").taken == {"b"}
-    assert only(ordinary.close(T0 + LENGTH_S)).late_s == 0
-
-
-def test_and_leaves_the_one_that_it_took() -> None:
-    ordinary = played([("a", 0, 60), ("a", 120, 300), ("b", 0, 200)], job(60, [0]))
-    until(ordinary, 119, "a")
-    assert ordinary.advance(T0 + 120, {"a"}).freed == {"b"}
-
-
-def test_a_node_of_another_partition_does_not_look_alike() -> None:
-    ordinary = played([("a", 0, 60), ("b", 0, 200)], job(60, [0]), kinds="pq")
-    assert until(ordinary, 60, "a").cleared == {"a"}
+@cases(
+    "ordinary, harvested, looks, started",
+    finds_idle_nodes_as_in_the_log=(
+        *(played(AB, job(60, [0, 1])), "", {60: ("ab", "")}, {0: IN_TIME}),
+    ),
+    by_backfill_gets_those_of_trainers_one_pass_later=(
+        *(played(AB, job(60, [0, 1], eligible=10)), "a"),
+        *({60: ("", "a"), 89: ("", ""), 90: ("ab", "")}, {0: A_PASS_LATE}),
+    ),
+    by_the_main_scheduler_a_moment_later=(
+        *(played([("a", 0, 70)], job(70, [0], backfilled=False)), "a"),
+        *({70: ("a", "a")}, {0: Started(PREEMPTION_S, 0, True)}),
+    ),
+    takes_another_idle_node_that_looks_alike_and_leaves_that_one=(
+        *(played([*AND_B, ("a", 120, 300)], job(60, [0])), "a"),
+        *({60: ("b", ""), 119: ("b", ""), 120: ("", "")}, {0: IN_TIME}),
+    ),
+    takes_none_of_another_partition=(
+        *(played(AND_B, job(60, [0]), kinds="pq"), "a", {60: ("", "a")}, {0: A_PASS_LATE}),
+    ),
+    that_is_late_ends_as_much_later=(
+        *(played([*A, ("a", 200, 300)], LATE), "a"),
+        *({60: ("", "a"), 229: ("a", ""), 230: ("", "")}, {0: A_PASS_LATE}),
+    ),
+    waits_for_one_that_has_its_nodes_for_longer=(
+        played([*A, ("a", 100, 120)], LATE, job(120, [0], eligible=10, backfilled=False)),
+        *("a", {60: ("", "a"), 300: ("a", "")}),
+        {0: A_PASS_LATE, 1: Started(10.0, 0, False)},
+    ),
+    shorter_than_its_delay_still_has_its_time=(
+        *(played([*A, ("a", 70, 300)], LATE), "a"),
+        *({60: ("", "a"), 99: ("a", ""), 100: ("", "")}, {0: A_PASS_LATE}),
+    ),
+    of_higher_priority_comes_first=(
+        played([*AB, ("c", 0, 200)], job(60, [0], priority=1), job(60, [1], priority=2)),
+        *("ab", {60: ("c", "a")}, {1: IN_TIME, 0: A_PASS_LATE}),
+    ),
+    need_not_be_there_for_a_hole_to_end=(played(A), "a", {60: ("a", "")}, {}),
+)
+def test_a_job(
+    ordinary: OrdinaryJobs,
+    harvested: str,
+    looks: dict[float, tuple[str, str]],
+    started: dict[int, Started],
+) -> None:
+    """At each look: which nodes ordinary jobs have taken, and for which trainers have just left."""
+    taken: set[str] = set()
+    gone: set[str] = set()
+    for second, (its, left) in looks.items():
+        cleared = until(ordinary, second, "".join(set(harvested) - gone), taken)
+        gone |= cleared
+        assert (second, taken, cleared) == (second, set(its), set(left))
+    until(ordinary, LENGTH_S, "".join(set(harvested) - gone), taken)
+    ordinary.close(T0 + LENGTH_S)
+    assert ordinary.started == started
 
 
 def test_no_element_starts_in_that_pass_where_others_were_preempted() -> None:
-    ordinary = played([("a", 0, 60), ("b", 0, 60)], job(60, [0, 1], eligible=10))
-    until(ordinary, 60, "a")
+    ordinary = played(AB, job(60, [0, 1], eligible=10))
+    until(ordinary, 60, "a", set())
     assert ordinary.promised() == {"a", "b"}
-    until(ordinary, 90)
+    until(ordinary, 90, "", set())
     assert not ordinary.promised()
 
 
-def test_a_late_job_ends_as_much_later() -> None:
-    rows = [("a", 0, 60), ("a", 200, 300)]
-    ordinary = played(rows, job(60, [0], eligible=10))
-    until(ordinary, 60, "a")
-    assert "a" in until(ordinary, 229).taken
-    assert ordinary.advance(T0 + 230, set()).freed == {"a"}
-
-
-def test_who_gets_its_nodes_waits_for_that() -> None:
-    rows = [("a", 0, 60), ("a", 100, 120)]
-    ordinary = played(rows, job(60, [0], eligible=10), job(120, [0], eligible=10, backfilled=False))
-    until(ordinary, 60, "a")
-    until(ordinary, 300)
-    assert [one.late_s for one in ordinary.close(T0 + LENGTH_S)] == [30.0, 10.0]
-
-
-def test_a_job_shorter_than_its_delay_still_has_its_time() -> None:
-    ordinary = played([("a", 0, 60), ("a", 70, 300)], job(60, [0], eligible=10))
-    until(ordinary, 60, "a")
-    assert until(ordinary, 99).taken == {"a"}
-    assert ordinary.advance(T0 + 100, set()).freed == {"a"}
-
-
-def test_a_job_of_higher_priority_comes_first() -> None:
-    rows = [("a", 0, 60), ("b", 0, 60)]
-    ordinary = played(rows, job(60, [0], priority=1), job(60, [1], priority=2))
-    until(ordinary, 60, "a")
-    assert [one.late_s for one in ordinary.close(T0 + 60)] == [0.0, 0.0]
-    assert ordinary.started[1] == Started(0.0, 0, False)
-
-
-def test_a_hole_that_no_job_ends_is_over_at_once() -> None:
-    ordinary = played([("a", 0, 60)])
-    assert until(ordinary, 60, "a").taken == {"a"}
+def test_nothing_is_late_without_trainers() -> None:
+    rows = [("a", 0, 60), ("a", 90, 125), ("b", 30, 60)]
+    ordinary = played(rows, job(60, [0, 1]), job(125, [0], backfilled=False))
+    until(ordinary, 300, "", set())
+    assert [one.late_s for one in ordinary.close(T0 + LENGTH_S)] == pytest.approx([0, 0])
 
 
 def test_jobs_wait_from_when_they_are_eligible_until_they_start() -> None:
-    gone = PlayedJob(T0 + 5, float("inf"), T0 + 40, 7, partition="p")
-    ordinary = played([("a", 0, 60)], job(60, [0], eligible=20), gone)
+    gone = PlayedJob(T0 + 5, math.inf, T0 + 40, 7, partition="p")
+    ordinary = played(A, replace(job(60, [0], eligible=20), limit_s=5400.0), gone)
     seen = {}
     for at in (0, 5, 20, 40, 60):
         ordinary.advance(T0 + at, set())
-        seen[at] = [one.job_id for one in ordinary.waiting()]
-    assert seen == {0: [], 5: [1], 20: [1, 0], 40: [0], 60: []}
+        seen[at] = [(one.job_id, one.minutes) for one in ordinary.waiting()]
+    assert seen == {0: [], 5: [(1, None)], 20: [(1, None), (0, 90)], 40: [(0, 90)], 60: []}
 
 
 def test_elements_start_in_passes_while_a_job_waits() -> None:
-    ordinary = played([("a", 0, 60)], job(60, [0], eligible=20))
+    ordinary = played(A, job(60, [0], eligible=20))
     ordinary.advance(T0, set())
     assert ordinary.starts_elements(T0, T0 + 1)
     ordinary.advance(T0 + 20, set())
@@ -160,36 +154,42 @@ def test_elements_start_in_passes_while_a_job_waits() -> None:
 
 
 def test_sdiag_tells_the_last_pass() -> None:
-    ordinary = played([("a", 0, 60)])
-    found = ordinary.last_pass(T0 + 59)
-    assert found is not None
+    found = played(A).last_pass(T0 + 59)
     assert (found.began_s, found.active) == (T0 + 30, False)
+
+
+def test_each_backfilled_start_of_the_log_is_in_a_pass_and_others_come_between() -> None:
+    passes = passes_of([163.0, 100.0, 103.0, 999.0], 0.0, 200.0, 30.0)
+    assert [(one.began_s, one.ended_s) for one in passes] == [
+        (10, 10), (40, 40), (70, 70), (100, 103), (131.5, 131.5), (163, 163), (193, 193), (223, 223)
+    ]  # fmt: skip
+    assert [one.began_s for one in passes_of([], 0.0, 60.0, 30.0)] == [0, 30, 60]
 
 
 # The controller's own loop beside played jobs.
 
+BLOCKED = PlayedJob(T0, math.inf, T0 + LENGTH_S, 99, partition="p")  # waits at the head
 
-def lateness(rows: Sequence[tuple[str, float, float]], *jobs: PlayedJob, planner: Planner):  # type: ignore[no-untyped-def]
+
+@cases(
+    "rows, jobs, started, used_s",
+    ahead_of_the_pass_that_serves_a_job=(
+        [("a", 0, 120), ("b", 0, 300)],
+        *([BLOCKED, job(120, [0], eligible=100)], IN_TIME, 300),
+    ),
+    but_not_ahead_of_one_that_starts_as_it_comes=(
+        [("a", 0, 125), ("b", 0, 125)],
+        *([job(125, [0, 1], backfilled=False)], Started(PREEMPTION_S, 0, True), 0),
+    ),
+)
+def test_trainers_leave(
+    planner: Planner, rows: list[Hole], jobs: list[PlayedJob], started: Started, used_s: float
+) -> None:
     ordinary = played(rows, *jobs)
     span_s = (T0, T0 + LENGTH_S)
     outcome = run_live(ordinary, span_s, [trainer(submit_s=T0)], 1, 30.0, planner)
-    return ordinary.close(T0 + LENGTH_S), outcome
-
-
-BLOCKED = PlayedJob(T0, float("inf"), T0 + LENGTH_S, 99, partition="p")  # waits at the head
-
-
-def test_trainers_leave_ahead_of_the_pass_that_serves_a_job(planner: Planner) -> None:
-    rows = [("a", 0, 120), ("b", 0, 300)]
-    started, outcome = lateness(rows, BLOCKED, job(120, [0], eligible=100), planner=planner)
-    assert started == [Started(0.0, 0, False)]
-    assert outcome.used_node_hours * 3600 > 300
-
-
-def test_trainers_cannot_leave_ahead_of_a_job_that_starts_as_it_comes(planner: Planner) -> None:
-    rows = [("a", 0, 125), ("b", 0, 125)]
-    started, _ = lateness(rows, job(125, [0, 1], backfilled=False), planner=planner)
-    assert started == [Started(PREEMPTION_S, 0, True)]
+    assert ordinary.close(T0 + LENGTH_S) == [started]
+    assert outcome.used_node_hours * 3600 > used_s
 
 
 @settings(max_examples=10, deadline=None)
@@ -197,7 +197,7 @@ def test_trainers_cannot_leave_ahead_of_a_job_that_starts_as_it_comes(planner: P
 def test_whatever_the_log_all_jobs_start_and_no_node_has_two_users(
     planner: Planner, data: st.DataObject
 ) -> None:
-    rows, jobs = [], []
+    rows, jobs = [("d", 0.0, 300.0)], []
     for number, node in enumerate("abc"):
         at = 0
         for _ in range(data.draw(st.integers(1, 3))):
@@ -206,7 +206,6 @@ def test_whatever_the_log_all_jobs_start_and_no_node_has_two_users(
             rows.append((node, float(begin), float(at)))
             backfilled, waited = data.draw(st.booleans()), data.draw(st.integers(0, 100))
             jobs.append(job(float(at), [number], max(0.0, at - waited), backfilled))
-    rows.append(("d", 0.0, 300.0))
     ordinary = played(rows, *jobs, kinds="pppq")
     # That an element starts only on a node that is nobody's, the cluster checks itself.
     run_live(ordinary, (T0, T0 + 600), [trainer(submit_s=T0)], 1, 30.0, planner)
@@ -214,21 +213,3 @@ def test_whatever_the_log_all_jobs_start_and_no_node_has_two_users(
     assert len(started) == len(jobs)
     # At most a pass for each job that backfill starts, and one for each that waits for it.
     assert all(0 <= one.late_s <= 31 * len(jobs) for one in started)
-
-
-def test_nothing_is_late_without_trainers() -> None:
-    rows = [("a", 0, 60), ("a", 90, 125), ("b", 30, 60)]
-    jobs = [job(60, [0, 1]), job(125, [0], backfilled=False)]
-    ordinary = played(rows, *jobs)
-    until(ordinary, 300)
-    assert [one.late_s for one in ordinary.close(T0 + LENGTH_S)] == pytest.approx([0, 0])
-
-
-@pytest.mark.parametrize(("limit_s", "minutes"), [(5400.0, 90), (math.inf, None)])
-def test_the_controller_sees_how_long_a_waiting_job_may_run(
-    limit_s: float, minutes: int | None
-) -> None:
-    waits = replace(job(90, (0,), eligible=30), limit_s=limit_s)
-    ordinary = played([("a", 0, 90)], waits)
-    until(ordinary, 60)
-    assert [one.minutes for one in ordinary.waiting()] == [minutes]

@@ -17,8 +17,9 @@ from bftrainer_slurm.replay.drive import Outcome
 from bftrainer_slurm.replay.logs.holes import select
 from bftrainer_slurm.replay.trace import Trace, read_events
 from bftrainer_slurm.replay.trainers import TrainerSpec, read_trainers
+from tests.controller.worlds import cases
 from tests.replay.independent import Kind, samples
-from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trace_of_rows, trainer
+from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, trainer
 
 T_BUSY = 1612963500.0  # 12 hours from here on have 200 events of the first 1,024 nodes
 
@@ -27,40 +28,50 @@ def outcome(trace: Trace, *trainers: TrainerSpec, planner: Planner, **options: o
     return run(trace, trainers, ReplayOptions(**options), planner)[0]  # type: ignore[arg-type]
 
 
-def test_a_hole_is_used_from_its_first_to_its_last_second(planner: Planner) -> None:
-    found = outcome(holes(("a", 0, 100), end=200), trainer(), planner=planner)
-    assert (found.samples, found.used_node_hours) == (1000, 100 / 3600)
-    assert (found.mean_pool_nodes, found.events) == (0.5, 2)
+def lasting(*nodes: str) -> Trace:
+    return holes(*((node, 0, 100) for node in nodes))
 
 
-def test_a_trainer_grows_when_that_pays(planner: Planner) -> None:
-    found = outcome(holes(("a", 0, 500), ("b", 100, 500)), trainer(), planner=planner)
-    assert found.samples == 100 * 10 + (400 - 20) * 20
-    assert found.lost_to_rescaling == 20 * 20
-
-
-def test_however_many_trainers_start_at_one_moment_all_have_their_nodes(planner: Planner) -> None:
-    trace = holes(*((f"n{number:02}", 0, 100) for number in range(40)))
-    trainers = [trainer(str(number), bounds=(1, 1)) for number in range(40)]
-    found = outcome(trace, *trainers, planner=planner, at_once=40)
-    assert (found.samples, found.used_node_hours) == (40 * 1000, 40 * 100 / 3600)
-
-
-def test_a_trainer_survives_a_reclaim(planner: Planner) -> None:
-    found = outcome(holes(("a", 0, 100), ("b", 0, 500)), trainer(), planner=planner)
-    assert found.samples == 100 * 20 + (400 - 10) * 10
-    assert found.lost_to_reclaims == 10 * 10
-
-
-def test_the_next_trainer_comes_when_one_is_done(planner: Planner) -> None:
-    trainers = [trainer(name, total=1000.0) for name in "abc"]
-    found = outcome(holes(("a", 0, 250)), *trainers, planner=planner, at_once=1)
-    assert (found.trainers_done, found.samples) == (2, 2500)
-
-
-def test_a_trainer_waits_for_its_submission(planner: Planner) -> None:
-    found = outcome(holes(("a", 0, 100)), trainer(submit_s=T0 + 40), planner=planner)
-    assert found.samples == 600
+@cases(
+    "trace, trainers, options, figures",
+    a_hole_is_used_from_its_first_to_its_last_second=(
+        *(holes(("a", 0, 100), end=200), [trainer()], {}),
+        {"samples": 1000, "used_node_hours": 100 / 3600, "mean_pool_nodes": 0.5, "events": 2},
+    ),
+    a_trainer_grows_when_that_pays=(
+        *(holes(("a", 0, 500), ("b", 100, 500)), [trainer()], {}),
+        {"samples": 100 * 10 + (400 - 20) * 20, "lost_to_rescaling": 20 * 20},
+    ),
+    however_many_trainers_start_at_one_moment_all_have_their_nodes=(
+        lasting(*(f"n{number:02}" for number in range(40))),
+        [trainer(str(number), bounds=(1, 1)) for number in range(40)],
+        *({"at_once": 40}, {"samples": 40 * 1000, "used_node_hours": 40 * 100 / 3600}),
+    ),
+    a_trainer_survives_a_reclaim=(
+        *(holes(("a", 0, 100), ("b", 0, 500)), [trainer()], {}),
+        {"samples": 100 * 20 + (400 - 10) * 10, "lost_to_reclaims": 10 * 10},
+    ),
+    the_next_trainer_comes_when_one_is_done=(
+        *(holes(("a", 0, 250)), [trainer(name, total=1000.0) for name in "abc"], {"at_once": 1}),
+        {"trainers_done": 2, "samples": 2500},
+    ),
+    a_trainer_waits_for_its_submission=(
+        *(lasting("a"), [trainer(submit_s=T0 + 40)], {}, {"samples": 600}),
+    ),
+    holes_between_two_looks_wait=(
+        *(holes(("a", 5, 100), ("b", 0, 100)), [trainer()], {"look_every_s": 60.0}),
+        {"samples": 60 * 10 + (40 - 20) * 20},
+    ),
+)
+def test_by_hand(
+    planner: Planner,
+    trace: Trace,
+    trainers: list[TrainerSpec],
+    options: dict[str, object],
+    figures: dict[str, float],
+) -> None:
+    found = outcome(trace, *trainers, planner=planner, **options)
+    assert {name: getattr(found, name) for name in figures} == figures
 
 
 def test_nodes_go_from_who_must_give_them_up_to_others_at_one_moment(planner: Planner) -> None:
@@ -71,23 +82,25 @@ def test_nodes_go_from_who_must_give_them_up_to_others_at_one_moment(planner: Pl
     assert found.used_node_hours == pytest.approx((100 * 2 + 900 * 3) / 3600)
 
 
-def test_holes_between_two_looks_wait(planner: Planner) -> None:
-    found = outcome(holes(("a", 5, 100), ("b", 0, 100)), trainer(), planner=planner,
-                    look_every_s=60.0)  # fmt: skip
-    assert found.samples == 60 * 10 + (40 - 20) * 20
-
-
-def test_dedicated_nodes_are_what_efficiency_is_measured_by(planner: Planner) -> None:
+def test_efficiency_is_measured_by_dedicated_nodes_as_many_as_the_mean_pool_has(
+    planner: Planner,
+) -> None:
     found = replay(holes(("a", 0, 1000)), [trainer()], ReplayOptions(), planner)
     assert (found.efficiency, found.free_efficiency) == (1.0, 1.0)
-
-
-def test_a_mean_pool_between_two_numbers_of_nodes(planner: Planner) -> None:
-    trace = holes(("a", 0, 1000), ("b", 0, 500))
-    found = replay(trace, [trainer()], ReplayOptions(), planner)
+    found = replay(holes(("a", 0, 1000), ("b", 0, 500)), [trainer()], ReplayOptions(), planner)
     assert found.dedicated_samples == 1000 * 15
     assert found.free_efficiency == 1.0
     assert found.efficiency == pytest.approx(1 - 10 * 10 / 15_000)
+
+
+def test_plans_with_learnt_curves_come_close_to_those_with_known_ones(planner: Planner) -> None:
+    trace = holes(*((f"n{node}", 300.0 * node, 20_000.0) for node in range(6)))
+    trainers = [trainer(name, costs=(18.0, 12.0)) for name in "ab"]
+    learnt, known = (
+        outcome(trace, *trainers, planner=planner, learn_curves=learn).samples
+        for learn in (True, False)
+    )
+    assert learnt > 0.95 * known
 
 
 SPARE = [trainer(name, costs=(18.0, 12.0), total=50_000.0) for name in "abcdef"]
@@ -101,8 +114,8 @@ def traces(draw: st.DrawFn, least_apart_s: int = 1) -> Trace:
         for _ in range(draw(st.integers(0, 3))):
             start = at + draw(st.integers(least_apart_s, 60))
             at = start + draw(st.integers(1, 400))
-            rows.append((node, T0 + start, T0 + at))
-    return trace_of_rows(("z", T0, T0 + 1), *rows, end_s=T0 + 1500)
+            rows.append((node, start, at))
+    return holes(("z", 0, 1), *rows, end=1500)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

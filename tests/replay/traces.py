@@ -1,7 +1,8 @@
-"""Small traces and trainers by hand, and where the real ones are."""
+"""Small traces, holes and trainers by hand, and where the real ones are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,30 +18,25 @@ T0 = 1_000_000.0
 LINEAR = ThroughputCurve((0, 1, 8), (0.0, 10.0, 80.0))
 
 
+def hole_table(rows: Iterable[tuple[int, float, float]], *nodes: str) -> HoleTable:
+    """Holes of these nodes: the number of its node, begin and end of each."""
+    node, start_s, end_s = np.array([*rows], float).reshape(-1, 3).T
+    return HoleTable(nodes, node.astype(np.int32), start_s, end_s)
+
+
 def holes(*rows: tuple[str, float, float], end: float | None = None) -> Trace:
-    """A trace of (node, begin, end), in seconds from its start."""
-    return trace_of_rows(
-        *((node, T0 + begin, T0 + stop) for node, begin, stop in rows),
-        end_s=None if end is None else T0 + end,
-    )
+    """A trace of (node, begin, end), in seconds from T0; it ends with the last unless told."""
+    nodes = sorted({node for node, _, _ in rows})
+    table = hole_table(((nodes.index(one), T0 + a, T0 + b) for one, a, b in rows), *nodes)
+    last_s = float(table.end_s.max(initial=0.0)) if end is None else T0 + end
+    return trace_of_holes(table, float(table.start_s.min(initial=last_s)), last_s)
 
 
-def trace_of_rows(*rows: tuple[str, float, float], end_s: float | None = None) -> Trace:
-    """A trace of (node, begin, end), Unix seconds; it ends with the last unless told otherwise."""
-    nodes = tuple(sorted({node for node, _, _ in rows}))
-    node = np.array([nodes.index(name) for name, _, _ in rows], np.int32)
-    start_s = np.array([begin for _, begin, _ in rows], np.float64)
-    stop_s = np.array([stop for _, _, stop in rows], np.float64)
-    last_s = float(stop_s.max(initial=0.0)) if end_s is None else end_s
-    first_s = float(start_s.min(initial=last_s))
-    return trace_of_holes(HoleTable(nodes, node, start_s, stop_s), first_s, last_s)
-
-
-def rows_of(trace: Trace) -> list[tuple[str, float, float]]:
-    """The holes of a trace as (node, begin, end), by node."""
-    table = holes_in(trace)
+def rows_of(found: Trace | HoleTable) -> list[tuple[str, float, float]]:
+    """The holes as (node, begin, end), by name."""
+    table = holes_in(found) if isinstance(found, Trace) else found
     columns = (table.node.tolist(), table.start_s.tolist(), table.end_s.tolist())
-    return [(table.nodes[node], begin, end) for node, begin, end in zip(*columns, strict=True)]
+    return sorted((table.nodes[one], a, b) for one, a, b in zip(*columns, strict=True))
 
 
 def trainer(

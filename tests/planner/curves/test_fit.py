@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -13,9 +14,26 @@ from hypothesis import strategies as st
 from bftrainer_slurm.planner.curves import Measurement, fit
 from bftrainer_slurm.planner.curves.fit import covariance
 from bftrainer_slurm.planner.curves.law import PRIOR, log_speed_ups
-from tests.planner.curves.made import law, looks, measurements
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+def law(nodes: float, unit: float = 1000.0, serial: float = 0.02, pairs: float = 0.0) -> float:
+    """Samples/s after the universal scalability law."""
+    return unit * nodes / (1 + serial * (nodes - 1) + pairs * nodes * (nodes - 1))
+
+
+def looks(sizes: Iterable[int], serial: float = 0.02, pairs: float = 0.0) -> list[Measurement]:
+    """Five minutes on each size, three times, without noise."""
+    return [Measurement(n, law(n, serial=serial, pairs=pairs), 300.0) for n in sizes] * 3
+
+
+measurements = st.builds(
+    Measurement,
+    nodes=st.integers(1, 5000),
+    samples_per_s=st.floats(1e-9, 1e12),
+    seconds=st.floats(1e-3, 1e7),
+)
 
 
 @given(st.lists(measurements, max_size=12), st.integers(1, 10_000))
@@ -49,15 +67,11 @@ def test_a_curve_is_drawn_at_powers_of_two_the_measured_sizes_and_the_most() -> 
     assert fit(looks((3, 99))).curve(20).nodes == (0, 1, 2, 3, 4, 8, 16, 20)
 
 
-def test_without_a_measurement_it_is_about_amdahls_law_with_five_percent() -> None:
+def test_without_a_measurement_it_is_about_amdahls_law_with_five_percent_in_no_unit() -> None:
     curve = fit([]).curve(64)
     amdahl = [law(n, unit=1.0, serial=0.05) for n in SIZES]
     assert [curve.at(n) for n in SIZES] == pytest.approx(amdahl, rel=0.1)
-
-
-def test_without_a_measurement_the_unit_is_unknown() -> None:
-    assert fit([]).unit is None
-    assert fit([]).curve(64).at(1) == 1.0
+    assert (fit([]).unit, curve.at(1)) == (None, 1.0)
 
 
 def test_one_measurement_tells_the_unit() -> None:
@@ -79,15 +93,13 @@ def test_what_was_measured_often_wins_over_the_law() -> None:
     assert fit(dented).curve(16).at(4) == pytest.approx(0.85 * law(4), rel=0.03)
 
 
-def test_a_straggler_among_several_looks_has_no_say() -> None:
-    slow = Measurement(4, 0.5 * law(4), 300.0)
-    with_it, without = fit([*looks([4]), slow]), fit(looks([4]))
-    assert with_it.curve(4).at(4) == pytest.approx(without.curve(4).at(4), rel=0.02)
-
-
-def test_the_warm_up_has_no_say() -> None:
-    warm_up = [Measurement(4, 0.5 * law(4), 15.0)] * 3
-    assert fit([*looks([4]), *warm_up]).curve(4).at(4) == pytest.approx(law(4), rel=0.02)
+@pytest.mark.parametrize(
+    "beside",
+    [[Measurement(4, 0.5 * law(4), 300.0)], [Measurement(4, 0.5 * law(4), 15.0)] * 3],
+    ids=["a straggler among several looks", "the warm up"],
+)
+def test_no_say_has(beside: list[Measurement]) -> None:
+    assert fit([*looks([4]), *beside]).curve(4).at(4) == pytest.approx(law(4), rel=0.02)
 
 
 def test_the_first_short_look_is_not_believed_as_much_as_the_law_between_good_ones() -> None:
@@ -95,18 +107,13 @@ def test_the_first_short_look_is_not_believed_as_much_as_the_law_between_good_on
     assert fit([*looks((1, 2, 4, 16, 32)), short]).curve(32).at(8) > 0.85 * law(8)
 
 
-def test_uncertainty_grows_away_from_what_was_measured() -> None:
-    found = fit(looks([4]))
-    doubts = [found.uncertainty(n, above=4) for n in (4, 8, 16, 64)]
+def test_uncertainty_grows_away_from_what_was_measured_and_falls_with_time_and_looks() -> None:
+    doubts = [fit(looks([4])).uncertainty(n, above=4) for n in (4, 8, 16, 64)]
     assert doubts == sorted(doubts)
     assert doubts[0] == 0 < doubts[1]
-
-
-def test_uncertainty_falls_with_time_and_looks() -> None:
-    short = fit([Measurement(4, 1.0, 5.0)])
-    long = fit([Measurement(4, 1.0, 500.0)])
-    often = fit([Measurement(4, 1.0, 500.0)] * 4)
-    assert short.uncertainty(4) > long.uncertainty(4) > often.uncertainty(4)
+    short, long = Measurement(4, 1.0, 5.0), Measurement(4, 1.0, 500.0)
+    doubts = [fit(looks).uncertainty(4) for looks in ([short], [long], [long] * 4)]
+    assert doubts[0] > doubts[1] > doubts[2]
 
 
 def test_uncertainty_is_as_large_as_the_errors() -> None:
@@ -129,19 +136,14 @@ def test_uncertainty_is_as_large_as_the_errors() -> None:
     assert 0.85 < np.std(scores) < 1.15
 
 
-def test_optimism_raises_only_what_is_above() -> None:
-    found = fit(looks([4]))
-    hopeful, expected = found.curve(64, optimism=2.0, above=4), found.curve(64)
-    assert all(hopeful.at(n) == expected.at(n) for n in (1, 2, 4))
-    assert all(hopeful.at(n) > expected.at(n) for n in (8, 16, 64))
-
-
-def test_optimism_ends_at_twice_the_nodes() -> None:
+def test_optimism_raises_only_what_is_above_and_ends_at_twice_the_nodes() -> None:
     found = fit(looks([5]))
     hopeful, expected = found.curve(64, optimism=2.0, above=5), found.curve(64)
     assert 10 in hopeful.nodes
+    assert [hopeful.at(n) / expected.at(n) for n in (1, 2, 4, 5)] == [1.0] * 4
     raised = [hopeful.at(n) / expected.at(n) for n in (16, 32, 64)]
-    assert raised == pytest.approx([raised[0]] * 3)
+    assert hopeful.at(8) > expected.at(8)
+    assert raised[0] > 1 and raised == pytest.approx([raised[0]] * 3)
 
 
 @pytest.mark.parametrize(

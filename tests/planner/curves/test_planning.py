@@ -1,4 +1,4 @@
-"""Which curves a plan is made with, and who explores."""
+"""Which curves a plan is made with, who explores, and when a curve is fitted again."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.curves import Fit, Measurement, Standing, fit, planning_curves
+from bftrainer_slurm.planner.curves import (
+    Exploration,
+    Fit,
+    LatestFit,
+    Measurement,
+    Standing,
+    fit,
+    planning_curves,
+)
 from bftrainer_slurm.planner.curves.planning import concave
-from tests.planner.curves.made import looks, measurements
+from tests.controller.worlds import cases
+from tests.planner.curves.test_fit import looks, measurements
 from tests.planner.problems import curves
 
 KNOWN = fit(looks((1, 2, 4, 8, 16, 32, 64)))
 UNKNOWN = fit(looks([4]))
-
-
-def explores(trainers: list[Standing]) -> list[bool]:
-    """Which trainers are planned with more than their fit."""
-    planned = planning_curves(trainers)
-    return [
-        curve.at(one.max_nodes) > 1.01 * concave(one.fit.curve(one.max_nodes)).at(one.max_nodes)
-        for one, curve in zip(trainers, planned, strict=True)
-    ]
+BOTH = fit(looks([4, 8]))
 
 
 @given(st.lists(st.lists(measurements, max_size=5).map(fit), max_size=4))
@@ -41,51 +42,114 @@ def test_the_concave_curve_is_nowhere_lower(curve: ThroughputCurve) -> None:
     hull = concave(curve)
     slack = 1e-9 * max(curve.values)
     assert all(hull.at(n) >= curve.at(n) - slack for n in range(curve.nodes[-1] + 1))
-    assert set(zip(hull.nodes, hull.values, strict=True)) <= set(
-        zip(curve.nodes, curve.values, strict=True)
-    )
+    points = (zip(one.nodes, one.values, strict=True) for one in (hull, curve))
+    assert set(next(points)) <= set(next(points))
 
 
-def test_the_trainer_whose_next_nodes_are_least_known_explores() -> None:
-    assert explores([Standing(KNOWN, 4, 64), Standing(UNKNOWN, 4, 64)]) == [False, True]
+STANDS = Standing(UNKNOWN, 4, 64)
 
 
-def test_one_explores_at_a_time() -> None:
-    assert sum(explores([Standing(UNKNOWN, 4, 64)] * 10)) == 1
-
-
-def test_of_many_one_in_twenty_explores() -> None:
-    assert sum(explores([Standing(UNKNOWN, 4, 64)] * 60)) == 3
-
-
-def test_nobody_explores_where_all_is_known() -> None:
-    assert not any(explores([Standing(KNOWN, 4, 64)] * 3))
-
-
-def test_nobody_explores_before_it_is_measured_where_it_is() -> None:
-    assert explores([Standing(UNKNOWN, 8, 64)]) == [False]
+@cases(
+    "trainers, explore",
+    whose_next_nodes_are_least_known=([Standing(KNOWN, 4, 64), STANDS], [1]),
+    one_at_a_time=([STANDS] * 10, [0]),
+    of_many_one_in_twenty=([STANDS] * 60, [0, 1, 2]),
+    not_where_all_is_known=([Standing(KNOWN, 4, 64)] * 3, []),
+    not_before_it_is_measured_where_it_is=([Standing(UNKNOWN, 8, 64)], []),
+    not_beyond_its_most_nodes=([Standing(UNKNOWN, 4, 4)], []),
+    while_it_has_an_hour_left=([Standing(UNKNOWN, 4, 64, 3600.0)], [0]),
+    not_if_it_is_nearly_done=([Standing(UNKNOWN, 4, 64, 300.0)], []),
+)
+def test_a_trainer_explores(trainers: list[Standing], explore: list[int]) -> None:
+    planned = planning_curves(trainers)
+    expected = [concave(one.fit.curve(one.max_nodes)).at(one.max_nodes) for one in trainers]
+    more = [curve.at(one.max_nodes) for one, curve in zip(trainers, planned, strict=True)]
+    assert [k for k, one in enumerate(expected) if more[k] > 1.01 * one] == explore
 
 
 def test_exploring_changes_nothing_on_the_nodes_it_has() -> None:
-    curve = planning_curves([Standing(UNKNOWN, 4, 64)])[0]
-    expected = UNKNOWN.curve(64)
+    curve, expected = planning_curves([STANDS])[0], UNKNOWN.curve(64)
     assert [curve.at(n) for n in (1, 2, 4)] == [expected.at(n) for n in (1, 2, 4)]
-
-
-def test_nobody_explores_beyond_its_most_nodes() -> None:
-    assert explores([Standing(UNKNOWN, 4, 4)]) == [False]
-
-
-@pytest.mark.parametrize(("remaining_s", "does"), [(None, True), (3600.0, True), (300.0, False)])
-def test_who_is_nearly_done_does_not_explore(remaining_s: float | None, does: bool) -> None:
-    assert explores([Standing(UNKNOWN, 4, 64, remaining_s)]) == [does]
 
 
 def test_an_unknown_trainer_is_planned_in_the_unit_of_the_others() -> None:
     slow, fast = (fit([Measurement(1, rate, 1e4)] * 9) for rate in (10.0, 1000.0))
     planned = planning_curves([Standing(one, 0, 64) for one in (slow, fast, fit([]))])
     assert planned[2].at(1) == pytest.approx(100.0, rel=0.01)
+    assert planning_curves([Standing(fit([]), 0, 64)])[0].at(1) == 1.0  # nobody's is known
 
 
-def test_where_nothing_is_known_of_anybody_speed_ups_are_planned() -> None:
-    assert planning_curves([Standing(fit([]), 0, 64)])[0].at(1) == 1.0
+# Who explores goes on until there is an answer, so that a look is not broken off.
+
+A, B = 1, 2
+
+
+def trainers(a: Fit, on: int, b: Fit = UNKNOWN, b_on: int = 4) -> dict[int, Standing]:
+    return {A: Standing(a, on, 64), B: Standing(b, b_on, 64)}
+
+
+def test_the_curves_stay_the_same_while_the_moves_towards_a_plan_are_made() -> None:
+    exploration = Exploration()
+    before = exploration.curves(trainers(UNKNOWN, 4), 0.0)
+    for count in (5, 6, 8):
+        assert exploration.curves(trainers(UNKNOWN, count), 1.0) == before
+
+
+def test_a_size_on_the_way_that_was_measured_before_is_no_answer() -> None:
+    """Else it would fall back to the nodes that it had, and set out again, for ever."""
+    exploration = Exploration()
+    known = fit(looks([8, 9]))
+    before = exploration.curves({A: Standing(known, 8, 16)}, 0.0)
+    assert before[A].at(16) > exploration.expected[A].at(16)
+    assert exploration.curves({A: Standing(known, 9, 16)}, 1.0) == before
+    more = fit(looks([8, 9, 16]))
+    assert exploration.curves({A: Standing(more, 16, 16)}, 2.0)[A] == more.curve(16)
+
+
+@pytest.mark.parametrize(("fitted", "on", "now_s"), [(BOTH, 8, 60.0), (UNKNOWN, 2, 1.0)])
+def test_the_next_one_explores_when_the_first_is_measured_or_loses_nodes(
+    fitted: Fit, on: int, now_s: float
+) -> None:
+    exploration = Exploration()
+    before = exploration.curves(trainers(UNKNOWN, 4), 0.0)
+    after = exploration.curves(trainers(fitted, on), now_s)
+    assert after[A].at(8) < before[A].at(8)
+    assert after[B].at(8) > 1.01 * before[B].at(8)
+
+
+def test_who_was_not_given_more_nodes_in_ten_minutes_makes_room() -> None:
+    exploration = Exploration()
+    exploration.curves({A: Standing(UNKNOWN, 4, 64)}, 0.0)
+    joined = exploration.curves(trainers(UNKNOWN, 4, fit(looks([2])), 2), 601.0)
+    assert joined[A].at(4) < joined[A].at(8)
+
+
+def test_where_all_is_known_nobody_explores_whatever_the_time() -> None:
+    exploration = Exploration()
+    before = exploration.curves(trainers(KNOWN, 4, KNOWN), 0.0)
+    assert exploration.curves(trainers(KNOWN, 4, KNOWN), 1e6) == before
+
+
+# When a trainer's curve is fitted again.
+
+MINUTE = [Measurement(4, 400.0, 30.0)] * 2
+
+
+@cases(
+    "before, now, is_news",
+    nothing=(MINUTE, list(MINUTE), False),
+    noise=(MINUTE, [Measurement(4, 400.0 * 1.05, 30.0)] * 2, False),
+    a_new_size_of_some_seconds=(MINUTE, [*MINUTE, Measurement(8, 700.0, 20.0)], False),
+    a_new_size_of_half_a_minute=(MINUTE, [*MINUTE, Measurement(8, 700.0, 30.0)], True),
+    much_more_time=(MINUTE, MINUTE * 2, True),
+    a_trainer_that_has_changed=(MINUTE, [Measurement(4, 200.0, 30.0)] * 2, True),
+    one_straggler_of_several_looks=(
+        *(MINUTE * 2, [*MINUTE, MINUTE[0], Measurement(4, 100.0, 30.0)], False),
+    ),
+)
+def test_news_is(before: list[Measurement], now: list[Measurement], is_news: bool) -> None:
+    latest = LatestFit()
+    kept = latest.update(before)
+    fitted = latest.update(now)
+    assert (fitted is not kept) is is_news
+    assert not is_news or fitted.curve(16).values == fit(now).curve(16).values

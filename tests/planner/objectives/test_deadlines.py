@@ -24,15 +24,18 @@ def due(due_s: float, rate: float, **changes: object) -> Facts:
 
 
 @pytest.mark.parametrize(
-    ("rate", "nodes"), [(1, 1), (100, 1), (101, 2), (250, 3), (800, 8), (801, 0)]
+    ("rate", "bounds", "nodes"),
+    [
+        *((rate, (1, 8), n) for rate, n in ((1, 1), (100, 1), (101, 2), (250, 3), (800, 8))),
+        (801, (1, 8), 0),
+        (100, (4, 8), 4),
+        (500, (1, 4), 0),
+    ],
 )
-def test_the_fewest_nodes_that_are_fast_enough_are_needed(rate: float, nodes: int) -> None:
-    assert nodes_needed(PLAIN, rate) == nodes
-
-
-def test_a_trainer_needs_no_less_than_its_least_and_gets_no_more_than_its_most() -> None:
-    assert nodes_needed(replace(PLAIN, min_nodes=4), 100) == 4
-    assert nodes_needed(replace(PLAIN, max_nodes=4), 500) == 0
+def test_the_fewest_nodes_within_its_bounds_that_are_fast_enough_are_needed(
+    rate: float, bounds: tuple[int, int], nodes: int
+) -> None:
+    assert nodes_needed(replace(PLAIN, min_nodes=bounds[0], max_nodes=bounds[1]), rate) == nodes
 
 
 def test_the_earliest_deadline_comes_first_and_what_cannot_be_met_is_none() -> None:
@@ -55,7 +58,7 @@ def test_up_to_the_need_a_node_is_worth_more_than_anybody_gains_and_as_usual_bey
     trainers = [fast, due(10, 300)]
     curves = find("throughput")(trainers)
     bent = with_deadlines(curves, needs_of(trainers, most=8))
-    assert bent[0] == curves[0]
+    assert bent[0] == curves[0]  # without a deadline nothing changes
     gains = [bent[1].at(size + 1) - bent[1].at(size) for size in range(8)]
     assert min(gains[:3]) > 9000.0
     assert gains[3:] == pytest.approx([100.0] * 5)
@@ -66,8 +69,3 @@ def test_a_node_of_an_earlier_deadline_is_worth_more() -> None:
     later, earlier = with_deadlines(find("speedup")(trainers), needs_of(trainers, most=8))
     assert earlier.at(3) - earlier.at(2) > later.at(3) - later.at(2)
     assert earlier.at(8) - earlier.at(3) == pytest.approx(later.at(8) - later.at(3))
-
-
-def test_without_deadlines_nothing_changes() -> None:
-    curves = find("speedup")([PLAIN, PLAIN])
-    assert with_deadlines(curves, needs_of([PLAIN, PLAIN], most=8)) == curves

@@ -3,135 +3,126 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bftrainer_slurm.replay.logs import caveats
+from bftrainer_slurm.replay.logs.history import read_history
 from bftrainer_slurm.replay.logs.jobs import LogError
-from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+from bftrainer_slurm.replay.logs.log import LogOptions, read_log
 from bftrainer_slurm.replay.logs.sacct import COMMAND
-from tests.replay.logs.test_history import history
+from tests.controller.worlds import cases
+from tests.replay.logs.conftest import Reads
+from tests.replay.traces import rows_of
 
-ALL = LogOptions(from_s=1000, to_s=2000)
-SACCT = """JobID|NNodes|Submit|Start|End|State|NodeList
-1|2|900|900|1200|COMPLETED|n[1-2]
+HEAD = "JobID|NNodes|Submit|Start|End|State|NodeList\n"
+SACCT = f"""{HEAD}1|2|900|900|1200|COMPLETED|n[1-2]
 2|1|900|1500|1900|COMPLETED|n1
 3|1|900|1205|Unknown|RUNNING|n2
 """
+SHORT = "JobID|Start|End|NodeList\n"
+TWICE = f"{SHORT}1|1000|Unknown|n1\n2|1000|1100|n2\n{SHORT}1|1000|1500|n1\n3|1900|2000|n2\n"
 SWF = """; MaxNodes: 3
 ; MaxProcs: 6
 1 900 0 300 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
 2 1500 0 400 1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
 """
+SMALL = SWF.replace("MaxNodes: 3", "MaxNodes: 1").replace("Procs: 6", "Procs: 2")
 SWF_NO_WAITS = "; MaxNodes: 3\n1 900 -1 300 4" + " -1" * 13 + "\n"
 NO_MACHINE = SWF.partition("Procs: 6\n")[2]
 EVENTS = "time,node,idle\n1000,n1,true\n1400,n1,false\n1500,n2,true\n1504,n2,false\n2000,n1,true\n"
+TURNED = "\n".join(",".join(line.split(",")[::-1]) for line in EVENTS.splitlines())
+OF_N1 = [("n1", 1200, 1500), ("n1", 1900, 2000)]
+OF_TWO = [("node0", 1200, 2000), ("node1", 1200, 1500), ("node1", 1900, 2000)]
+OF_THREE = [("node0", 1000, 2000), *((f"node{int(n[-1]) + 1}", a, b) for n, a, b in OF_TWO)]
+DOWN = "NodeName|TimeStart|TimeEnd|State\n"
+N1_DOWN = f"{DOWN}n1|1250|1450|DOWN*\n|100|2000|\n"  # the last line is of the cluster
+RESERVED = "NodeName|TimeStart|TimeEnd|Name\nn[1-2]|1200|1300|maintenance\n"
 
 
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
+@cases(
+    "log, options, nodes, holes",
+    with_node_lists_they_are_those_of_each_node=(SACCT, {}, 2, OF_N1),  # n2's is too short
+    nodes_may_be_named=(SACCT, {"node_list": "n[2-3]"}, 2, [("n3", 1000, 2000)]),
+    swf_knows_its_machine=(SWF, {}, 3, OF_THREE),
+    or_the_user_knows_it_better=(SWF, {"nodes": 2}, 2, OF_TWO),
+    or_all_processors_are_nodes=("; MaxProcs: 2\n" + NO_MACHINE.replace("4", "2", 1), {}, 2, None),
+    or_the_peak_is_the_machine=(NO_MACHINE, {}, 4, None),
+    a_gzipped_log_is_the_same=(gzip.compress(SWF.encode()), {"nodes": 2}, 2, OF_TWO),
+    a_list_of_holes_is_taken_as_it_is=(EVENTS, {"nodes": 50}, 50, [("n1", 1000, 1400)]),
+    its_columns_may_be_in_any_order_and_it_gzipped=(
+        *(gzip.compress(TURNED.encode()), {"nodes": 50}, 50, [("n1", 1000, 1400)]),
+    ),
+    a_job_that_still_ran_in_the_first_of_two_outputs_has_its_end=(
+        *(TWICE, {}, 2, [("n1", 1500, 2000), ("n2", 1100, 1900)]),
+    ),
+    while_a_node_is_down_it_is_no_hole=(
+        *(SACCT, {"down": N1_DOWN}, 2, [("n1", 1200, 1250), ("n1", 1450, 1500), OF_N1[1]]),
+    ),
+    one_that_is_still_down_has_no_end=(
+        *(SACCT, {"down": DOWN + "n1|1300|Unknown|DRAIN\n"}, 2, [("n1", 1200, 1300)]),
+    ),
+    nor_while_it_is_reserved=(
+        *(SACCT, {"reservations": RESERVED}, 2, [("n1", 1300, 1500), OF_N1[1]]),
+    ),
+    a_node_that_only_events_name_is_none_of_the_machine=(
+        *(SHORT + "1|1000|2000|n1\n", {"down": DOWN + "old99|1000|1100|DOWN\n"}, 1, []),
+    ),
+)
+def test_its_holes(
+    reads: Reads, log: str | bytes, options: Any, nodes: int, holes: list[Any] | None
+) -> None:
+    found = reads(log, **options)
+    assert (found.nodes, found.from_s, found.to_s) == (nodes, 1000, 2000)
+    assert holes is None or rows_of(found.holes) == holes
 
 
-def rows(log: Log) -> list[tuple[str, float, float]]:
-    holes = log.holes
-    columns = holes.node.tolist(), holes.start_s.tolist(), holes.end_s.tolist()
-    return sorted((holes.nodes[node], a, b) for node, a, b in zip(*columns, strict=True))
+LOCAL = SACCT.replace("|1200|", "|1970-01-01T00:20:00|")
+LOCAL = LOCAL.replace("|900|900", "|900|1970-01-01T00:15:00", 1)
+NO_ZONE = "The log's times name no zone; they are read as times of UTC (--time-zone)."
+ONLY_PART = caveats.BEYOND.format(held="1970-01-01 00:15 to 1970-01-01 00:31")
+BEGAN = "; UnixStartTime: 845000000\n" + SWF
+IN_1996 = {"from_s": 845001000, "to_s": 845002000}
+BOTH = {"down": N1_DOWN, "reservations": RESERVED}
 
 
-def test_with_node_lists_holes_are_those_of_each_node(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", SACCT), ALL)
-    assert rows(log) == [("n1", 1200, 1500), ("n1", 1900, 2000)]  # n2's 5 s are too short
-    assert (log.nodes, log.from_s, log.to_s) == (2, 1000, 2000)
+@cases(
+    "log, options, said, unsaid",
+    a_job_without_an_end=(
+        *(SACCT, {"to_s": 1900}, ["1 job without an end", caveats.DOWN], [ONLY_PART, NO_ZONE]),
+    ),
+    a_time_after_the_log=(SACCT, {"to_s": 9000}, [ONLY_PART], []),
+    a_time_before_it=(SACCT, {"from_s": 1, "to_s": 1900}, [ONLY_PART], []),
+    nodes_without_names_and_without_dates=(SWF, {}, [caveats.ANONYMOUS, caveats.NO_DATES], []),
+    a_beginning_that_is_unknown=("; UnixStartTime: UNKNOWN\n" + SWF, {}, [caveats.NO_DATES], []),
+    a_beginning_that_is_known=(BEGAN, IN_1996, [], [caveats.NO_DATES]),
+    a_machine_of_unknown_size=(NO_MACHINE, {}, [caveats.PEAK], []),
+    more_busy_than_the_header_says_there_are=(SMALL, {}, ["2 nodes busy, more than the 1"], []),
+    no_times_of_submission=(SHORT + "7|1000|2000|n1\n", {}, ["no column Submit", COMMAND], []),
+    local_times=(LOCAL, {}, [NO_ZONE], []),
+    which_nodes_were_reserved=(SACCT, {"down": N1_DOWN}, [caveats.RESERVED], [caveats.DOWN]),
+    which_nodes_were_down=(
+        *(SACCT, {"reservations": RESERVED}, [caveats.ONLY_RESERVED], [caveats.DOWN]),
+    ),
+    nothing_where_both_is_known=(
+        *(SACCT, BOTH, [], [caveats.DOWN, caveats.RESERVED, caveats.ONLY_RESERVED]),
+    ),
+)
+def test_it_says_what_it_does_not_know_which_is(
+    reads: Reads, log: str, options: Any, said: list[str], unsaid: list[str]
+) -> None:
+    found = "\n".join(reads(log, **options).caveats)
+    assert [words for words in said if words not in found] == []
+    assert [words for words in unsaid if words in found] == []
 
 
-def test_a_job_without_end_is_pointed_out(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", SACCT), ALL)
-    assert any("1 job without an end" in caveat for caveat in log.caveats)
-    assert caveats.DOWN in log.caveats
-
-
-def test_a_time_that_the_log_does_not_reach_is_pointed_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "log", SACCT)
-    said = caveats.BEYOND.format(held="1970-01-01 00:15 to 1970-01-01 00:31")
-    assert said not in read_log(path, LogOptions(from_s=1000, to_s=1900)).caveats
-    assert said in read_log(path, LogOptions(from_s=1000, to_s=9000)).caveats
-    assert said in read_log(path, LogOptions(from_s=1, to_s=1900)).caveats
-
-
-def test_nodes_may_be_named(tmp_path: Path) -> None:
-    log = read_log(
-        write(tmp_path / "log", SACCT), LogOptions(node_list="n[2-3]", from_s=1000, to_s=2000)
-    )
-    assert rows(log) == [("n3", 1000, 2000)]
-
-
-def test_nodes_of_an_swf_log_have_numbers(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", SWF), LogOptions(nodes=2, from_s=1000, to_s=2000))
-    assert rows(log) == [("node0", 1200, 2000), ("node1", 1200, 1500), ("node1", 1900, 2000)]
-    assert {caveats.ANONYMOUS, caveats.NO_DATES} <= set(log.caveats)
-
-
-def test_where_an_swf_log_does_not_say_the_peak_is_the_machine(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", NO_MACHINE), ALL)
-    assert log.nodes == 4
-    assert caveats.PEAK in log.caveats
-
-
-def test_a_log_without_submissions_says_what_to_write(tmp_path: Path) -> None:
-    lines = "JobID|NodeList|Start|End\n7|n[1-2]|1000|2000\n8|n3|1000|1500\n"
-    log = read_log(write(tmp_path / "log", lines), ALL)
-    assert any("no column Submit" in said and COMMAND in said for said in log.caveats)
-
-
-def test_more_busy_than_the_header_says_there_are_is_pointed_out(tmp_path: Path) -> None:
-    log = read_log(
-        write(
-            tmp_path / "log",
-            SWF.replace("MaxNodes: 3", "MaxNodes: 1").replace("Procs: 6", "Procs: 2"),
-        ),
-        ALL,
-    )
-    assert any("2 nodes busy, more than the 1" in caveat for caveat in log.caveats)
-
-
-def test_local_times_are_pointed_out_with_the_zone_in_which_they_are_read(tmp_path: Path) -> None:
-    text = SACCT.replace("|1200|", "|1970-01-01T00:20:00|").replace(
-        "|900|900", "|900|1970-01-01T00:15:00", 1
-    )
-    said = "The log's times name no zone; they are read as times of UTC (--time-zone)."
-    assert said in read_log(write(tmp_path / "log", text), ALL).caveats
-    assert said not in read_log(write(tmp_path / "log", SACCT), ALL).caveats
-
-
-def test_swf_knows_its_machine(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", SWF), ALL)
-    assert log.nodes == 3
-    assert ("node1", 1200, 2000) in rows(log)
-
-
-def test_gzipped_logs_are_the_same(tmp_path: Path) -> None:
-    (tmp_path / "log.gz").write_bytes(gzip.compress(SWF.encode()))
-    assert rows(read_log(tmp_path / "log.gz", ALL)) == rows(
-        read_log(write(tmp_path / "log", SWF), ALL)
-    )
-
-
-def test_our_own_history_has_holes_already(tmp_path: Path) -> None:
-    log = read_log(history(tmp_path / "h", ("n1", 1100, 1200), ("n2", 1150, None)), LogOptions())
-    assert rows(log) == [("n1", 1100, 1200), ("n2", 1150, 1200)]
-    assert caveats.CONTROLLER in log.caveats
-
-
-def test_a_list_of_holes_is_taken_as_it_is(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "holes.csv", EVENTS), LogOptions(nodes=50))
-    assert (rows(log), log.nodes) == ([("n1", 1000, 1400)], 50)
-
-
-def test_a_log_without_times_is_trusted_in_its_middle(tmp_path: Path) -> None:
+def test_a_log_without_times_is_trusted_in_its_middle(reads: Reads) -> None:
     jobs = "".join(f"{k}|1|{10 * k}|{10 * k}|{10 * k + 100}|COMPLETED|n{k}\n" for k in range(1000))
-    log = read_log(write(tmp_path / "log", SACCT.splitlines()[0] + "\n" + jobs), LogOptions())
+    log = reads(HEAD + jobs, from_s=None, to_s=None)
     assert 100 < log.from_s < 300
     assert log.to_s == 9990
     (edges,) = (one for one in log.caveats if "its edges were cut off" in one)
@@ -139,111 +130,130 @@ def test_a_log_without_times_is_trusted_in_its_middle(tmp_path: Path) -> None:
     assert 0 < log.kept < 1
 
 
-HEADER = "JobID|Start|End|NodeList\n"
-
-
-def test_a_job_that_still_ran_in_the_first_of_two_outputs_has_its_end(tmp_path: Path) -> None:
-    rows_of = [HEADER, "1|1000|Unknown|n1\n", "2|1000|1100|n2\n", HEADER]
-    text = "".join([*rows_of, "1|1000|1500|n1\n", "3|1900|2000|n2\n"])
-    log = read_log(write(tmp_path / "log", text), ALL)
-    assert log.holes.length_s.sum() == 500 + 800
-    assert log.notes is not None
-    assert (log.notes.jobs, log.notes.running) == (3, 0)
-
-
-def test_a_node_that_only_events_name_is_none_of_the_machine(tmp_path: Path) -> None:
-    events = write(tmp_path / "down", "NodeName|TimeStart|TimeEnd\nold99|1000|1100\n")
-    options = LogOptions(from_s=1000, to_s=2000, down=events)
-    log = read_log(write(tmp_path / "log", HEADER + "1|1000|2000|n1\n"), options)
-    assert (log.nodes, rows(log)) == (1, [])
-
-
-def test_partitions_of_nodes_are_those_of_their_jobs(tmp_path: Path) -> None:
-    text = "JobID|Start|End|Partition|NodeList\n1|1000|1500|cpu|n[1-2]\n2|1600|1700|gpu|n2\n"
-    log = read_log(write(tmp_path / "log", text), ALL)
-    assert log.kinds == (frozenset({"cpu"}), frozenset({"cpu", "gpu"}))
-
-
-def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
-    text = SACCT + "4|1|900|1000|1100|COMPLETED|n[1-\n"
-    notes = read_log(write(tmp_path / "log", text), ALL).notes
-    assert notes is not None
+def test_jobs_are_counted_once_and_lists_that_are_none_are_malformed_lines(reads: Reads) -> None:
+    notes = reads(TWICE).notes
+    assert (notes.jobs, notes.running) == (3, 0)
+    notes = reads(SACCT + "4|1|900|1000|1100|COMPLETED|n[1-\n").notes
     assert (notes.jobs, notes.malformed, notes.bad_lines[0].number) == (3, 1, 5)
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("", ALL, "the log is empty"),
-        ("hello\n", ALL, "neither sacct output"),
-        (SACCT, LogOptions(from_s=1000, to_s=2000, gpus_per_node=4), "no job in the log has GPUs"),
-        ("\x00\x01\x02", ALL, "neither sacct output"),
-        ("a\rb,c\n", ALL, "neither sacct output"),
-        (SACCT.splitlines()[0], LogOptions(node_list="n1"), "no job in it ever held a node"),
-        (SACCT.splitlines()[0], ALL, "no job in it ever held a node"),
-        (
-            SACCT.splitlines()[0] + "\nx|y\n",
-            ALL,
-            "1 of 1 line cannot be read, the first is line 2",
-        ),
-        (SACCT + "4|1|9\n" * 6, ALL, "6 of 9 lines cannot be read, .*; write it anew: SLURM"),
-        (SACCT + "5|1|900|950|Unknown|FAILED|n1\n" * 6, ALL, "it is over, but has no end"),
-        (
-            SACCT.replace("|1200|", "||").replace("|1900|", "||").replace("COMPLETED", ""),
-            ALL,
-            "no job in it has an end",
-        ),
-        (SWF, LogOptions(nodes=1, from_s=1000, to_s=2000), "--nodes 1: jobs used 2 at once"),
-        (SACCT, LogOptions(nodes=3), "the log has node lists"),
-        (SACCT, LogOptions(node_list="n[1-"), "--node-list"),
-        (SWF, LogOptions(node_list="n1"), "an SWF log has no node lists"),
-        ("JobID|NNodes|Start|End\n7|2|100|200\n", ALL, "no column NodeList; use: SLURM"),
-        (SACCT, LogOptions(from_s=5000, to_s=4000), "nothing is left"),
-        (EVENTS, LogOptions(from_s=5000), "nothing is left"),
-        (NO_MACHINE, LogOptions(from_s=1250, to_s=1400), "no job had a node between"),
-        (SWF, LogOptions(from_s=5000, to_s=6000), "the log holds 1970-01-01 00:15 to 1970"),
-        (SACCT, LogOptions(from_s=5000, to_s=6000), "the log holds 1970-01-01 00:15 to 1970"),
-        (SACCT, LogOptions(from_s=1, to_s=1e9), "the log holds only 1970-01-01 00:15 to 1970"),
-        (SACCT, LogOptions(node_list="zzz"), "no job had one of these nodes; one had n"),
-        ("time,node,idle\nx,y,z\n", ALL, "column time"),
-        ("; MaxNodes: 3\n", ALL, "no job in it ever held a node"),
-        (SWF_NO_WAITS, ALL, "no line of a job can be used; 1 of 1 line .* its wait"),
-    ],
-)
+def test_partitions_of_nodes_are_those_of_their_jobs_and_types_as_sinfo_lists_them(
+    reads: Reads,
+) -> None:
+    head = "JobID|Start|End|Partition|NodeList\n"
+    log = reads(
+        head + "1|1000|1500|cpu|n[1-2]\n2|1600|1700|gpu|n2\n",
+        node_types="n[1-2] rome,ib\nn7 (null)\n",
+    )
+    assert log.kinds == (frozenset({"cpu"}), frozenset({"cpu", "gpu"}))
+    assert log.types == ("rome,ib", "rome,ib")
+
+
+def test_times_in_which_nodes_were_reserved_or_down_are_told_apart(reads: Reads) -> None:
+    assert reads(SACCT, **BOTH).unusable.length_s.sum() == 200 + 50
+
+
+def bad(down: str, head: str = DOWN) -> dict[str, str]:
+    return {"down": head + down}
+
+
+WHOLE = gzip.compress(SWF.encode() * 100)
+HELD = "the log holds 1970-01-01 00:15 to 1970"
+REFUSED: list[tuple[str | bytes, dict[str, Any], str]] = [
+    ("", {}, "the log is empty"),
+    ("hello\n", {}, "neither sacct output"),
+    ("\x00\x01\x02", {}, "neither sacct output"),
+    (SACCT, {"gpus_per_node": 4}, "no job in the log has GPUs"),
+    (HEAD, {}, "no job in it ever held a node"),
+    (HEAD + "x|y\n", {}, "1 of 1 line cannot be read, the first is line 2"),
+    (SACCT + "4|1|9\n" * 6, {}, "6 of 9 lines cannot be read, .*; write it anew: SLURM"),
+    (SACCT + "5|1|900|950|Unknown|FAILED|n1\n" * 6, {}, "it is over, but has no end"),
+    (SACCT.replace("|1200|", "||").replace("|1900|", "||").replace("COMPLETED", ""), {},
+     "no job in it has an end"),
+    (SWF, {"nodes": 1}, "--nodes 1: jobs used 2 at once"),
+    (SACCT, {"nodes": 3}, "the log has node lists"),
+    (SACCT, {"node_list": "n[1-"}, "--node-list"),
+    (SWF, {"node_list": "n1"}, "an SWF log has no node lists"),
+    (SWF, bad(""), "an SWF log has no node lists: .*--down"),
+    ("JobID|NNodes|Start|End\n7|2|100|200\n", {}, "no column NodeList; use: SLURM"),
+    (SACCT, {"from_s": 5000, "to_s": 4000}, "nothing is left"),
+    (EVENTS, {"from_s": 5000, "to_s": None}, "nothing is left"),
+    (NO_MACHINE, {"from_s": 1250, "to_s": 1400}, "no job had a node between"),
+    (SACCT, {"from_s": 5000, "to_s": 6000}, HELD),
+    (SACCT, {"from_s": 1, "to_s": 1e9}, "the log holds only 1970-01-01 00:15 to 1970"),
+    (SACCT, {"node_list": "zzz"}, "no job had one of these nodes; one had n"),
+    (SWF_NO_WAITS, {}, "no line of a job can be used; 1 of 1 line .* its wait"),
+    (gzip.compress(b"SQLite format 3\0" * 9), {}, "unpack it first"),
+    (WHOLE[: len(WHOLE) // 2], {}, "damaged"),
+    (SACCT, bad("", ""), "no column nodename, timeend, timestart; use: .*sacctmgr"),
+    (SACCT, bad("NodeName|TimeStart\n", ""), "no column timeend"),
+    (SACCT, bad("NodeName,\rTimeStart\n", ""), "no column nodename"),
+    (SACCT, bad("n1|soon|200|DOWN\n"), "--down .*line 2: 'soon' is not a time"),
+    (SACCT, bad("n1|Unknown|200|DOWN\n"), "line 2: it has no beginning"),
+    (SACCT, bad("n1\n"), "line 2"),
+    (SACCT, bad("n[1-|100|200|DOWN\n"), "line 2: .* is not a node list"),
+    (SACCT, {"reservations": RESERVED.replace("1200", "soon")},
+     "--reservations .*'soon' is not a time; use: .*reservation"),
+    (SACCT, {"node_types": "n1\n"}, "--node-types .*line 1: .*; use: sinfo"),
+    (SACCT, {"node_types": "n[1- rome\n"}, "--node-types .*line 1: .*; use: sinfo"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "options", "why"), REFUSED, ids=lambda one: str(one)[:30])
 def test_what_holds_no_log_is_refused(
-    tmp_path: Path, text: str, options: LogOptions, message: str
+    reads: Reads, log: str | bytes, options: Any, why: str, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "log", text)
-    with pytest.raises(LogError, match=message) as refused:
-        read_log(path, options)
-    assert str(refused.value).count(str(path)) == 1
+    with pytest.raises(LogError, match=why) as refused:
+        reads(log, **options)
+    assert str(refused.value).count(str(tmp_path / "log")) == 1
 
 
-def test_a_list_of_holes_may_be_gzipped_and_have_its_columns_in_any_order(tmp_path: Path) -> None:
-    plain = read_log(write(tmp_path / "holes.csv", EVENTS), LogOptions(nodes=50))
-    turned = "\n".join(",".join(line.split(",")[::-1]) for line in EVENTS.splitlines())
-    (tmp_path / "holes").write_bytes(gzip.compress(turned.encode()))
-    assert rows(read_log(tmp_path / "holes", LogOptions(nodes=50))) == rows(plain)
+# The holes that our own controller saw.
 
 
-def test_a_gzipped_history_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(gzip.compress(b"SQLite format 3\0" * 9))
-    with pytest.raises(LogError, match="unpack it first"):
-        read_log(tmp_path / "log", ALL)
+def history(path: Path, *rows: tuple[object, object, object]) -> Path:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE holes (node TEXT, start_s REAL, end_s REAL)")
+        database.executemany("INSERT INTO holes VALUES (?, ?, ?)", rows)
+    return path
 
 
-def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
-    whole = gzip.compress(SWF.encode() * 100)
-    (tmp_path / "log.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(LogError, match="damaged"):
-        read_log(tmp_path / "log.gz", ALL)
+@cases(
+    "rows, holes",
+    come_back_by_node=(
+        *([("n2", 100, 200), ("n1", 150, 250)], [("n1", 150, 250), ("n2", 100, 200)]),
+    ),
+    last_until_the_file_knows_no_more_where_they_are_open=(
+        *([("n1", 100, None), ("n2", 100, 300)], [("n1", 100, 300), ("n2", 100, 300)]),
+    ),
+    are_left_out_where_they_are_short=([("n1", 100, 105), ("n1", 200, 300)], [("n1", 200, 300)]),
+    are_left_out_where_they_cannot_be=(
+        [("n1", 100, 200), ("n1", "x", 200), (b"\xff", 1, 2), ("n1", 300, 200)],
+        [("n1", 100, 200)],
+    ),
+)
+def test_holes_of_a_history(tmp_path: Path, rows: list[Any], holes: list[Any]) -> None:
+    path = history(tmp_path / "h", *rows)
+    before = path.read_bytes()
+    log = read_log(path, LogOptions())
+    assert rows_of(log.holes) == holes
+    assert (log.from_s, log.to_s) == (100, max(end for _, _, end in holes))
+    assert caveats.CONTROLLER in log.caveats
+    assert (path.read_bytes(), [*tmp_path.iterdir()]) == (before, [path])  # nothing left behind
 
 
-@pytest.mark.parametrize(("began", "unknown"), [("UNKNOWN", True), ("845000000", False)])
-def test_a_log_that_does_not_say_when_it_began_has_no_dates(
-    tmp_path: Path, began: str, unknown: bool
-) -> None:
-    from_s = 0 if unknown else int(began)
-    options = LogOptions(from_s=from_s + 1000, to_s=from_s + 2000)
-    log = read_log(write(tmp_path / "log", f"; UnixStartTime: {began}\n{SWF}"), options)
-    assert (caveats.NO_DATES in log.caveats) == unknown
+def test_the_controller_may_go_on_writing(tmp_path: Path) -> None:
+    path = history(tmp_path / "h", ("n1", 100, 200))
+    with closing(sqlite3.connect(path, isolation_level=None)) as controller:
+        controller.execute("INSERT INTO holes VALUES ('n2', 150, 300)")
+        assert read_history(path, 0.0)[0].nodes == ("n1", "n2")
+        controller.execute("INSERT INTO holes VALUES ('n3', 150, 300)")
+
+
+def test_a_history_without_holes_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other") as database:
+        database.execute("CREATE TABLE t (x)")
+    for path, why in ((tmp_path / "other", "no such table"), (history(tmp_path / "h"), "no hole")):
+        with pytest.raises(LogError, match=why):
+            read_log(path, LogOptions())
