@@ -30,10 +30,8 @@ from bftrainer_slurm.elastic import beginning, saving, steps
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.memory_left import memory_left
 
-VARIABLE = "BFTRAINER_SNAPSHOT"  # where the agent's memory is
-_NAME = "bftrainer-snapshot"
-_SHARE, _CHUNK = 0.01, 2**25  # of the time, for saving; bytes that are sent at once
-_MAGIC, _HEAD = 0xBF57A7E1, 64
+VARIABLE, _NAME = "BFTRAINER_SNAPSHOT", "bftrainer-snapshot"  # the agent's memory
+_SHARE, _CHUNK, _HEAD = 0.01, 2**25, 64  # of the time, for saving; bytes: sent at once, of numbers
 _SHARDED = "elastic.Snapshot keeps whole, plain tensors; torch.distributed.checkpoint keeps sharded"
 _ANOTHER = "names, shapes or types are another model's"
 _numbers = itertools.count()
@@ -59,10 +57,10 @@ class Snapshot:
         self._every_s, self._disk_every_s = every_s, disk_every_s
         self._disk_due_s, self._begin_s = time.monotonic() + disk_every_s, 0.0
         self._count, self._saved, self._spent_s, self._place = 0, 0, 0.0, None
-        self._next = 0.0 if VARIABLE in os.environ else math.inf  # the count at the next copy
-        self._saved_s, self._wait_s, self._writer = -math.inf, math.inf, threading.Thread()
-        self._local = int(os.environ.get("LOCAL_RANK", "0"))
-        self._number = next(_numbers)  # in this process; the first one has slots
+        self._steps, self._next = torch.tensor([0]), 0.0  # in the newest image; the count then
+        self._saved_s, self._wait_s, self._writer = time.monotonic(), math.inf, threading.Thread()
+        self._local, self._number = int(os.environ.get("LOCAL_RANK", "0")), next(_numbers)
+        self._say = str if self._local else say
         paths = [] if self._number else map(Path, os.environ.get(VARIABLE, "").split(":"))
         self._slots = [one for one in paths if _NAME in str(one.resolve())]
         if "BFTRAINER_ELEMENT" in os.environ and not self._slots:
@@ -77,18 +75,19 @@ class Snapshot:
         as at a training's end. Raises TypeError: it is sharded, or no plain value.
         """
         self._count, self._place = self._count + 1, place
-        first, self._begin_s = not self._begin_s, time.monotonic()
-        if first and len(set(_gathered(sha256(_sample(self._parts).encode()).digest()))) > 1:
-            self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
-        copies, since_s = self._count >= self._next, self._begin_s - self._saved_s
+        copies, self._begin_s = self._count >= self._next, time.monotonic()
+        since_s = self._begin_s - self._saved_s
         step_s, late = since_s / (self._count - self._saved), since_s > 2 * self._wait_s
         self._save(now, now, copies or late)
         if copies:  # all nodes agree on the next step, as a copy on one holds up all
             took_s = time.monotonic() - self._begin_s  # the disk's copy, and what came before, too
             wait_s = self._every_s or (self._spent_s + took_s) / _SHARE
+            sample = _sample(self._parts) if self._wait_s == math.inf else ""  # once is enough
             steps, self._spent_s = int(wait_s / step_s) + 1 if self._slots else 0, -took_s
-            steps, self._wait_s = max(_gathered((steps, wait_s)))
-            self._next = self._count + (steps or math.inf)
+            self._steps[0], self._wait_s, _ = max(rows := _gathered((steps, wait_s, sample)))
+            if len({row[2] for row in rows}) > 1:
+                self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
+            self._next = self._count + (int(self._steps) or math.inf)
         self._spent_s += time.monotonic() - self._begin_s
 
     def load(self) -> Any:
@@ -99,20 +98,18 @@ class Snapshot:
         """
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
             raise RuntimeError("call torch.distributed.init_process_group() before Snapshot.load()")
-        fingerprint = self._fingerprint()
-        if (image := self._newest(fingerprint)) is None:
+        if (state := self._newest(self._fingerprint())) is None:
             return None
-        state = _mapped(_unpacked(image, fingerprint), torch.clone)
         for name, part in self._parts.items():
-            part.load_state_dict(state["parts"][name])
+            part.load_state_dict(_mapped(state["parts"][name], torch.clone))
         self._count = self._saved = state["count"]
+        self._saved_s, self._next = time.monotonic(), self._count + int(self._steps)
         beginning.goes_on()
-        return state["place"]
+        return _mapped(state["place"], torch.clone)
 
     def _do_without(self, why: str) -> None:
         self._slots = []
-        if self._local == 0:
-            say(f"elastic.Snapshot keeps nothing in memory, only {self._path}: {why}")
+        self._say(f"elastic.Snapshot keeps nothing in memory, only {self._path}: {why}")
 
     def _save(self, due: bool, wait: bool = False, copies: bool = False) -> None:
         memory = self._slots and self._local == 0 and (due or copies)
@@ -120,15 +117,12 @@ class Snapshot:
         disk = self._path if _rank() == 0 and (due or late) else None
         if not memory and not disk:
             return
-        parts = {name: part.state_dict() for name, part in self._parts.items()}
         state: dict[str, Any] = {"count": self._count, "fingerprint": self._fingerprint()}
-        state |= {"saved_s": int(time.time()), "place": self._place, "parts": parts}
-        if memory:
-            try:
-                _packed(state, self._room)
-                self._saved, self._saved_s = self._count, time.monotonic()
-            except (MemoryError, OSError) as error:
-                self._do_without(str(error))
+        state |= {"saved_s": int(time.time()), "place": self._place}
+        state["parts"] = {name: part.state_dict() for name, part in self._parts.items()}
+        if memory and (image := _packed(state, self._room)) is not None:
+            self._saved, self._saved_s = self._count, time.monotonic()
+            self._steps = image[48:56].view(torch.int64).copy_(self._steps)
             steps.of_this_process().wrote_file()
         wait = wait or (due and not self._slots)  # nothing else has it
         if disk and (wait or not self._writer.is_alive()):
@@ -144,23 +138,25 @@ class Snapshot:
         if self._writer.is_alive() and not saving.is_ending():  # then others wait for our end
             self._writer.join()
 
-    def _newest(self, fingerprint: int) -> Tensor | None:
-        """Return on all ranks the newest state that any of them has in memory, else on disk."""
-        mine = _newest_of(self._slots, fingerprint, str if self._local else say)
-        newest = max(rows := _gathered(_row(mine, fingerprint)))
+    def _newest(self, fingerprint: int) -> Any:
+        """Return the newest state of all ranks, else the disk's; all nodes keep what they get."""
+        mine, state = self._own(fingerprint)
+        newest = max(rows := _gathered([*_row(mine, fingerprint), time.time()]))
         if len({row[1] for row in rows}) > 1:
             raise RuntimeError("elastic.Snapshot: names, shapes or types differ between ranks")
         # A node that was cut off may have it, while others have written a newer one to the disk.
-        if _rank() == 0 and self._path and time.time() - newest[2] > self._disk_every_s:
-            there = _from_disk(self._path, fingerprint)
+        if rows[0][-1] - newest[2] > self._disk_every_s:  # by rank 0's clock
+            there = _from_disk(self._path, fingerprint) if self._path and _rank() == 0 else None
             if there is not None and there["count"] > newest[0]:
-                mine = _packed(there, lambda size: torch.empty(size, dtype=torch.uint8))
-        newest = max(rows := _gathered(_row(mine, fingerprint)))
+                mine, state = _packed(there, torch.ByteTensor), there
+            newest = max(rows := _gathered(_row(mine, fingerprint)))
         if newest[0] < 0:
             return None
+        self._steps = torch.tensor(newest[6:7])
         sender, *others = [rank for rank, row in enumerate(rows) if row[0] == newest[0]]
-        if mine is None or _rank() not in (sender, *others):
-            mine = torch.empty(newest[3], dtype=torch.uint8)  # saved here after the next step
+        if _rank() not in (sender, *others):
+            mine, state = self._room(newest[3]) if self._slots and not self._local else None, None
+        mine = torch.ByteTensor(newest[3]) if mine is None else mine
         if 1 + len(others) < len(rows):
             group = dist.new_group([rank for rank in range(len(rows)) if rank not in others])
             backends = dist.get_backend_config()  # as cpu:gloo,cuda:nccl
@@ -169,15 +165,30 @@ class Snapshot:
             for chunk in torch.split(mine, _CHUNK) if _rank() not in others else ():
                 dist.broadcast(sent := chunk.to(device), sender, group)
                 chunk.copy_(sent)
-        return mine
+        return state or _unpacked(mine, fingerprint)
 
-    def _room(self, size: int) -> Tensor:
-        """Return room in the older slot. Raises MemoryError: there is not enough for both."""
-        missing = sum(max(0, size - 512 * path.stat().st_blocks) for path in self._slots)
-        if missing and missing + size > (left := memory_left()):  # to load takes it once more
-            raise MemoryError(f"it takes {3 * size / 1e9:.1f} GB, {left / 1e9:.1f} GB are left")
+    def _own(self, fingerprint: int) -> tuple[Tensor | None, Any]:
+        """Return this node's newest whole image and its state; its slot is the last one then."""
+        found = [(one, _opened(one, size)) for one in self._slots if (size := one.stat().st_size)]
+        for path, image in sorted(found, key=lambda one: _row(one[1], 0), reverse=True):
+            try:
+                self._slots.sort(key=path.__eq__)
+                return image, _unpacked(image, fingerprint)
+            except Exception as error:  # torch.load's too
+                self._say(f"elastic.Snapshot: a state in memory is not used: {error}")
+        return None, None
+
+    def _room(self, size: int) -> Tensor | None:
+        """Return room in this node's older slot; None: there is none, and why has been said."""
+        try:
+            missing = sum(max(0, size - 512 * path.stat().st_blocks) for path in self._slots)
+            if missing and missing + size > (left := memory_left()):  # to load takes it once more
+                raise MemoryError(f"it takes {3 * size / 1e9:.1f} GB, {left / 1e9:.1f} GB are left")
+            image = _opened(self._slots[0], size)
+        except (MemoryError, OSError) as error:
+            self._do_without(str(error))
+            return None
         self._slots.reverse()
-        image = _opened(self._slots[1], size)
         self._begin_s = time.monotonic() if missing else self._begin_s  # it is allotted only once
         return image
 
@@ -200,7 +211,8 @@ def _sample(parts: dict[str, Any]) -> str:
     """Return some of each weight and optimizer state; buffers may differ in DDP."""
     told: list[Any] = [[*one.parameters()] for one in parts.values() if isinstance(one, nn.Module)]
     told += [one.state_dict() for one in parts.values() if hasattr(one, "param_groups")]
-    return repr([one.detach().reshape(-1)[:64].tolist() for one in _tensors_of(told)])
+    found = repr([one.detach().reshape(-1)[:64].tolist() for one in _tensors_of(told)])
+    return sha256(found.encode()).hexdigest()
 
 
 def _rank() -> int:
@@ -214,7 +226,7 @@ def _gathered(own: Any) -> list[Any]:
 
 
 def _row(image: Tensor | None, fingerprint: int) -> list[int]:
-    """Return an image's count, fingerprint, time (s), sizes of it and its texts, sum and magic."""
+    """Return an image's count, fingerprint, time (s), sizes, sum, steps to the next copy."""
     return [-1, fingerprint, 0] if image is None else image[:_HEAD].view(torch.int64).tolist()
 
 
@@ -249,11 +261,12 @@ def _texts_of(state: Any) -> bytearray:
     return bytearray(file.getvalue())
 
 
-def _packed(state: Any, room: Callable[[int], Tensor]) -> Tensor:
-    """Write a state's image into the ``room`` for so many bytes. Raises TypeError."""
+def _packed(state: Any, room: Callable[[int], Tensor | None]) -> Tensor | None:
+    """Write a state's image into the ``room`` for so many bytes, if there is. Raises TypeError."""
     tensors, texts = _tensors_of(state), _texts_of(state)
     begin = _HEAD + _up(len(texts))
-    image = room(begin + sum(_up(one.nbytes) for one in tensors))
+    if (image := room(begin + sum(_up(one.nbytes) for one in tensors))) is None:
+        return None
     numbers = image[:_HEAD].view(torch.int64)
     numbers.zero_()  # it is not whole from here on
     image[_HEAD : _HEAD + len(texts)] = torch.frombuffer(texts, dtype=torch.uint8)
@@ -261,14 +274,14 @@ def _packed(state: Any, room: Callable[[int], Tensor]) -> Tensor:
         part.copy_(one.detach())
     told = map(state.get, ("count", "fingerprint", "saved_s"))
     numbers[:5] = torch.tensor([*told, len(image), len(texts)])
-    numbers[5], numbers[6] = _sum(image), _MAGIC
+    numbers[5] = _sum(image)
     return image
 
 
 def _unpacked(image: Tensor, fingerprint: int) -> Any:
     """Return the state in an image, whose parts are its tensors. Raises what torch.load does."""
-    _, found, _, size, texts, checksum, magic, _ = _row(image, fingerprint)
-    if (size, checksum, magic) != (len(image), _sum(image), _MAGIC):
+    _, found, _, size, texts, checksum, *_ = _row(image, fingerprint)
+    if (size, checksum) != (len(image), _sum(image)):
         raise ValueError("it is not whole")
     if found != fingerprint:
         raise ValueError(_ANOTHER)
@@ -291,19 +304,6 @@ def _parts(image: Tensor, begin: int, likes: Iterable[Tensor]) -> Iterator[Tenso
 
 def _sum(image: Tensor) -> int:
     return int(image[_HEAD:].view(torch.int64).sum() + 31 * image[:40].view(torch.int64).sum())
-
-
-def _newest_of(slots: list[Path], fingerprint: int, tell: Callable[[str], object]) -> Tensor | None:
-    """Return the newest whole image, and put its slot last; say what is wrong with a newer one."""
-    images = [(path, _opened(path, path.stat().st_size)) for path in slots if path.stat().st_size]
-    for path, image in sorted(images, key=lambda one: _row(one[1], 0), reverse=True):
-        try:
-            _unpacked(image, fingerprint)
-            slots.sort(key=path.__eq__)
-            return image
-        except Exception as error:  # torch.load's too
-            tell(f"elastic.Snapshot: a state in memory is not used: {error}")
-    return None
 
 
 def _opened(path: Path, size: int) -> Tensor:
