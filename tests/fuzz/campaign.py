@@ -10,34 +10,37 @@ import hashlib
 import os
 import random
 import re
-import shlex
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 
-from tests.fuzz import guided, native
 from tests.fuzz.catalogue import Target
-from tests.fuzz.native import BUILD, REPO
 
+REPO = Path(__file__).resolve().parents[2]
+SOURCES = REPO / "slurm_plugin"
+BUILD = REPO / "build" / "fuzz"
 CRASHES = BUILD / "crashes"
 _RUNS = re.compile(r"^(?:#|stat::number_of_executed_units:\s+)(\d+)", re.MULTILINE)
 _COVERED = re.compile(r"\bcov: (\d+)")
 _A_ROUND = 50_000  # blind changes of a target in C between two looks at the clock
 _SLOWEST_S = 20  # an input that takes longer is a crash too
 _TOO_LATE_S = 600.0
-_ROOM = 8_000  # bytes of a target's inputs that are kept
 # What parsers of texts may stumble over.
 _PIECES = (
     *(b"=", b",", b":", b"-", b"0", b"9", b".", b" ", b"\n", b"(null)", b"9" * 21, b"\xff"),
     *(b"#SBATCH ", b"-N", b"%n"),
 )
 _UBSAN = "abort_on_error=1:print_stacktrace=1"  # a death that a handler hears of
+
+
+class BuildError(Exception):
+    """A target in C could not be built; the message is the compiler's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,22 @@ class Outcome:
     said: str = ""
 
 
-def fuzz(target: Target, seconds: float, seed: int, grow: bool = False) -> Outcome:
-    """Fuzz a target. ``grow``: keep what reaches more in the repository's corpus, minimised.
+def built(name: str) -> Path:
+    """Build and return what slurm_plugin/Makefile has in its build folder under this name.
+
+    Raises:
+        BuildError: it cannot be built.
+    """
+    path = BUILD / name
+    command = ["make", "-s", "-C", str(SOURCES), f"BUILD={path.parent}", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BuildError(done.stderr.strip() or f"make: exit code {done.returncode}")
+    return path
+
+
+def fuzz(target: Target, seconds: float, seed: int) -> Outcome:
+    """Fuzz a target.
 
     Raises:
         BuildError: a target in C cannot be built.
@@ -64,10 +81,10 @@ def fuzz(target: Target, seconds: float, seed: int, grow: bool = False) -> Outco
     begun_s = time.monotonic()
     if target.module is not None:
         command = [sys.executable, "-m", "tests.fuzz.guided", target.name]
-        outcome = _guided(target, command, seconds, seed, grow)
-    elif native.can_be_guided():
-        command = [str(native.built(f"libfuzzer_{target.name}"))]
-        outcome = _guided(target, command, seconds, seed, grow)
+        outcome = _guided(target, command, seconds, seed)
+    elif shutil.which("clang") is not None:
+        command = [str(built(f"libfuzzer_{target.name}"))]
+        outcome = _guided(target, command, seconds, seed)
     else:
         outcome = _blind(target, begun_s + seconds, seed)
     return replace(outcome, seconds=time.monotonic() - begun_s)
@@ -79,7 +96,7 @@ def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) ->
     Raises:
         BuildError: it cannot be built.
     """
-    program = native.built(f"fuzz_{target.name}")
+    program = built(f"fuzz_{target.name}")
     tried = [*inputs, *_changed(target, inputs, changes, random.Random(seed))]
     with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
         file, number = Path(name) / "inputs", Path(name) / "number"
@@ -129,19 +146,18 @@ def _blind(target: Target, until_s: float, seed: int) -> Outcome:
     return replace(outcome, executions=executions)
 
 
-def _guided(target: Target, command: list[str], seconds: float, seed: int, grow: bool) -> Outcome:
+def _guided(target: Target, command: list[str], seconds: float, seed: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
         folder = Path(name)
         corpus, words = folder / "corpus", folder / "words"
         corpus.mkdir()
-        _written(target.corpus(), corpus)
+        for number, data in enumerate(target.corpus()):
+            (corpus / str(number)).write_bytes(data)
         words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
         options = [f"-max_len={target.longest}", f"-timeout={_SLOWEST_S}", f"-dict={words}"]
         options += [f"-artifact_prefix={folder}/found-", "-print_final_stats=1"]
-        limits = [f"-max_total_time={max(1, round(seconds))}", f"-seed={seed + 1}"]
-        code, said = _run([*command, *options, *limits, str(corpus)], seconds)
-        if grow and code == 0:
-            _minimise(target, [*command, *options], corpus, folder / "small")
+        options += [f"-max_total_time={max(1, round(seconds))}", f"-seed={seed + 1}"]
+        code, said = _run([*command, *options, str(corpus)], seconds)
         return Outcome(
             target.name,
             max(map(int, _RUNS.findall(said)), default=0),
@@ -151,40 +167,14 @@ def _guided(target: Target, command: list[str], seconds: float, seed: int, grow:
         )
 
 
-def _minimise(target: Target, command: list[str], corpus: Path, small: Path) -> None:
-    small.mkdir()
-    again = small.with_name("again")
-    program = shlex.join(word for word in command if not word.startswith("-") or word == "-m")
-    again.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
-    again.chmod(0o700)
-    merge = [*command, "-merge=1", str(small), str(corpus)]
-    _run(merge, _TOO_LATE_S, {guided.AGAIN: str(again)})
-    before = set(target.corpus())
-    found = {path.read_bytes() for path in small.iterdir()}
-    # What was kept goes first, then what is short: the repository has room for so much only.
-    in_order = sorted(found, key=lambda data: (data not in before, len(data)))
-    sums = accumulate(len(data) for data in in_order)
-    kept_now = [data for data, size in zip(in_order, sums, strict=True) if size <= _ROOM]
-    if kept_now:
-        target.keep(kept_now)
-
-
-def _written(inputs: list[bytes], folder: Path) -> None:
-    """Write inputs into a folder, a file each."""
-    for number, data in enumerate(inputs):
-        (folder / str(number)).write_bytes(data)
-
-
-def _run(
-    command: list[str], seconds: float, variables: Mapping[str, str] | None = None
-) -> tuple[int, str]:
+def _run(command: list[str], seconds: float) -> tuple[int, str]:
     """Run a child, which does not outlive us; return its exit code and what it said."""
     environment = os.environ | {"ASAN_OPTIONS": "abort_on_error=1", "UBSAN_OPTIONS": _UBSAN}
     try:
         done = subprocess.run(
             command,
             cwd=REPO,
-            env=environment | dict(variables or {}),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -26,23 +26,14 @@ class Target:
 
     def corpus(self) -> list[bytes]:
         """Return the inputs that are kept in the repository."""
-        texts: list[str] = json.loads(self._file.read_text())
+        texts: list[str] = json.loads((CORPUS / f"{self.name}.json").read_text())
         return [text.encode("latin-1") for text in texts]
-
-    def keep(self, inputs: list[bytes]) -> None:
-        """Write the inputs that are to be kept."""
-        texts = sorted({data.decode("latin-1") for data in inputs})
-        self._file.write_text(json.dumps(texts, indent=0) + "\n")
 
     def function(self) -> Callable[[bytes], None]:
         """Return what takes an input; of targets in Python only."""
         module = import_module(f"tests.fuzz.{self.module}")
         found: Callable[[bytes], None] = getattr(module, self.name)
         return found
-
-    @property
-    def _file(self) -> Path:
-        return CORPUS / f"{self.name}.json"
 
 
 _SPEC = (

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
 from scripts.benchkit.command import Findings, bench_command, number, progress, several
 from scripts.benchkit.text import columns
-from tests.fuzz.campaign import Outcome, fuzz
+from tests.fuzz.campaign import BuildError, Outcome, fuzz
 from tests.fuzz.catalogue import BY_NAME
-from tests.fuzz.native import BuildError
 
 
 @bench_command(BuildError)
 @number("--seconds", 60.0, 1, 86_400, "For each target.")
 @several("--target", "names", BY_NAME, "Fuzz only this one.")
 @number("--seed", 0, 0, 2**31)
-@click.option("--grow", is_flag=True, help="Keep in tests/fuzz/corpus what reaches more code.")
-def main(seconds: float, names: Sequence[str], seed: int, grow: bool) -> Findings:
+def main(seconds: float, names: Sequence[str], seed: int) -> Findings:
     """Feed what parses users' and strangers' texts with inputs that nobody would send.
 
     Inputs are guided by coverage. Targets in C run with the address and the undefined-behaviour
@@ -28,12 +24,12 @@ def main(seconds: float, names: Sequence[str], seed: int, grow: bool) -> Finding
     \b
     Examples:
       scripts/run fuzz --seconds 600
-      scripts/run fuzz --target conversation --seconds 3600 --seed 7 --grow
+      scripts/run fuzz --target conversation --seconds 3600 --seed 7
     """
     tell = progress()
     outcomes = []
     for name in names:
-        outcomes.append(one := fuzz(BY_NAME[name], seconds, seed, grow))
+        outcomes.append(one := fuzz(BY_NAME[name], seconds, seed))
         tell("\n".join(filter(None, (f"{name}: {one.executions:,} executions", one.said))))
     broken = [one.target for one in outcomes if one.crash is not None or one.said]
     return Findings(_table(outcomes), outcomes, f"broken: {', '.join(broken)}" if broken else "")

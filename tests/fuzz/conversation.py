@@ -16,7 +16,7 @@ from bftrainer_slurm.keeper.credentials import Gate, proof
 from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode, parse_from_keeper
 from bftrainer_slurm.keeper.protocol import MAX_ANSWER, VERSION
 from bftrainer_slurm.keeper.server import Keeper
-from tests.fuzz.promises import BrokenPromiseError, promise
+from tests.fuzz import BrokenPromiseError, promise
 
 CONNECTIONS = 4
 _MAX_STEPS = 64

@@ -6,12 +6,9 @@ Usage: NAME and the options of libFuzzer. What is imported here is instrumented 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from importlib import import_module
 from typing import Any
-
-AGAIN = "BFTRAINER_FUZZ_AGAIN"  # a program that runs this one with the options it is given
 
 
 def main() -> None:
@@ -22,9 +19,7 @@ def main() -> None:
         from tests.fuzz.catalogue import BY_NAME
 
         function = BY_NAME[sys.argv[1]].function()
-    # To minimise a corpus libFuzzer starts its own program again, with other options.
-    again = os.environ.get(AGAIN, sys.argv[0])
-    atheris.Setup([again, *sys.argv[2:]], function)
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], function)
     atheris.Fuzz()
 
 

@@ -44,7 +44,7 @@ from bftrainer_slurm.keeper.protocol import (
 )
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
-from tests.fuzz.promises import promise
+from tests.fuzz import promise
 
 
 def line(data: bytes) -> None:

@@ -19,7 +19,7 @@ from bftrainer_slurm.submission.directives import SubmissionError, read_directiv
 from bftrainer_slurm.submission.per_node import WrittenOptions
 from bftrainer_slurm.submission.rewrite import Asked, Rewriting, Site, rewrite
 from bftrainer_slurm.submission.rewrite_program import answer
-from tests.fuzz.promises import one_line, promise
+from tests.fuzz import promise
 
 Read = TypeVar("Read")
 
@@ -47,7 +47,7 @@ def rewriting(data: bytes) -> None:
     try:
         written = WrittenOptions(read_directives(f"#!/bin/sh\n{script}"), read_options(words))
     except SubmissionError as error:
-        one_line(str(error))
+        _promise_one_line(error)
         return
     given = {"job-name": "x", **(written.script or {}), **written.command}
     site = Site("bftrainer", qos=given.get("comment", ""), share=len(words) % 2 == 0)
@@ -89,8 +89,12 @@ def _or_error(read: Callable[[], Read]) -> Read | str:
     try:
         return read()
     except (SpecError, SubmissionError) as error:
-        one_line(str(error))
+        _promise_one_line(error)
         return str(error)
+
+
+def _promise_one_line(error: Exception) -> None:
+    promise(str(error).isprintable() and str(error) != "", f"not one clean line: {error!r}")
 
 
 def _text(data: bytes) -> str:

@@ -5,15 +5,18 @@ For millions of inputs that are guided by coverage: ``scripts/run fuzz``.
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import native
+from tests.fuzz import campaign
 from tests.fuzz.campaign import replay_in_c
 from tests.fuzz.catalogue import BY_NAME, CORPUS, TARGETS, Target
+from tests.tools import run_tool
 
 IN_C = [target for target in TARGETS if target.module is None]
 IN_PYTHON = [target for target in TARGETS if target.module is not None]
@@ -25,7 +28,7 @@ SEED = 20_260
 @pytest.fixture(autouse=True, scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Built anew, beside what a run by hand has built."""
-    native.BUILD = tmp_path_factory.mktemp("fuzz")
+    campaign.BUILD = tmp_path_factory.mktemp("fuzz")
 
 
 @pytest.mark.parametrize("target", IN_C, ids=lambda target: target.name)
@@ -68,18 +71,23 @@ def test_what_is_kept_is_small_and_complete() -> None:
 def test_a_broken_target_in_c_is_found_out_and_its_input_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.fuzz.campaign.CRASHES", tmp_path / "crashes")
     broken = tmp_path / "slurm_plugin"
-    (broken / "fuzz").mkdir(parents=True)
-    for source in [*native.SOURCES.glob("*.[ch]"), *native.SOURCES.glob("fuzz/*")]:
-        (broken / source.relative_to(native.SOURCES)).write_bytes(source.read_bytes())
-    (broken / "Makefile").write_bytes((native.SOURCES / "Makefile").read_bytes())
+    shutil.copytree(campaign.SOURCES, broken)
     words = (broken / "words.c").read_text()
     assert words.count("i < MAX_SHOWN &&") == 1
     (broken / "words.c").write_text(words.replace("i < MAX_SHOWN &&", ""))
-    monkeypatch.setattr(native, "SOURCES", broken)
-    monkeypatch.setattr(native, "BUILD", tmp_path / "build")
+    for name, folder in (("SOURCES", broken), ("BUILD", tmp_path), ("CRASHES", tmp_path)):
+        monkeypatch.setattr(campaign, name, folder)
     outcome = replay_in_c(BY_NAME["words"], [b"x" * 99], 0, SEED)
     assert "Sanitizer" in outcome.said or "runtime error" in outcome.said
     assert outcome.crash is not None
     assert outcome.crash.read_bytes() == b"x" * 99
+
+
+def test_the_command_tells_what_it_has_tried() -> None:
+    done = run_tool("fuzz", "--seconds", "1", "--target", "option", "--json")
+    assert done.returncode == 0, done.stderr
+    (outcome,) = json.loads(done.stdout)
+    assert outcome["target"] == "option"
+    assert outcome["executions"] > 0
+    assert outcome["crash"] is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -26,7 +25,7 @@ class Agent:
         self, keeper: str, secret: bytes, array: int, task: int, source: str = "127.0.0.1"
     ) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT)
-        self.heard: Counter[str] = Counter()
+        self.changes = 0  # of which it was told
         self.generation = 0
         self.rank = -1
         self.at_s = 0.0  # when the last generation came
@@ -61,11 +60,9 @@ class Agent:
             return b""
 
     def say(self, **message: object) -> None:
-        """Send a message to the keeper."""
         self.writer.write(json.dumps(message).encode() + b"\n")
 
     def ready(self, cause: str, error: str = "") -> None:
-        """Say that it is at a boundary."""
         self.say(ready={"cause": cause, "error": error})
 
     async def until_in(self, generation: int) -> None:
@@ -75,7 +72,6 @@ class Agent:
             await self._news.wait()
 
     def stop_reading(self) -> None:
-        """Stop reading."""
         self._tasks[0].cancel()
         self.writer.transport.pause_reading()  # type: ignore[attr-defined]
 
@@ -87,12 +83,13 @@ class Agent:
 
     async def _listen(self) -> None:
         while line := await self._next_line():
-            if line.startswith(b'{"generation"'):
-                self._enter(json.loads(line)["generation"])
-            self.heard[line.partition(b'"')[2].partition(b'"')[0].decode()] += 1
-            self._news.set()
-            if line.startswith(b'{"change"'):
+            ((kind, fields),) = json.loads(line).items()
+            if kind == "generation":
+                self._enter(fields)
+            elif kind == "change":
+                self.changes += 1
                 self.ready("change")
+            self._news.set()
         self._tasks[1].cancel()
         self.writer.close()
         await self.connect()

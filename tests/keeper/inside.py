@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from bftrainer_slurm.keeper.server import Keeper
 
 TOKEN = "token"
 KEY = b"a key of sixteen bytes or more"
+STORE = "127.0.0.1:4321"
 
 
 @dataclass
@@ -35,25 +35,25 @@ class Inside:
     registry: Registry
     members: list[Membership] = field(default_factory=list)
 
-    @property
-    def refusals(self) -> Counter[str]:
-        """What it has refused so far, by kind; ``counts`` asks it once more."""
-        return self.registry.refusals.counts
-
-    def member(self, task: int, array: int = 12, **options: Any) -> Membership:
-        """Start an agent's client."""
-        identity = Identity(array, task, f"n{task}", Role.AGENT)
-        member = Membership(self.client.address, identity, secret_for(array), **options)
+    def member(self, task: int, secret: bytes | None = None, **options: Any) -> Membership:
+        """Start an agent's client, with its trainer's secret or another one."""
+        identity = Identity(12, task, f"n{task}", Role.AGENT)
+        given = secret_for(12) if secret is None else secret
+        member = Membership(self.client.address, identity, given, **options)
         member.start()
         self.members.append(member)
         return member
 
-    def counts(self) -> dict[str, int]:
-        """What the keeper has refused, by kind."""
+    def told(self) -> dict[str, Any]:
+        """What the keeper says about itself."""
         self.client.publish({})
         _, status = self.client.status()
         assert status is not None
-        return cast(dict[str, int], status["keeper"]["refused"])
+        return cast(dict[str, Any], status["keeper"])
+
+    def counts(self) -> dict[str, int]:
+        """What the keeper has refused, by kind."""
+        return cast(dict[str, int], self.told()["refused"])
 
     def sweep(self, *silent_s: float) -> None:
         """Sweep once more, as if the members had been silent for so long, in their order."""
@@ -67,21 +67,19 @@ class Inside:
 
         self.loop.call_soon_threadsafe(sweep_now)
 
-    def notes(self, count: int) -> list[Note]:
+    def notes(self, count: int, identity: str = "", after: int = 0) -> list[Note]:
         """The first notes that the keeper has, waiting for them."""
-        notes = (note.note for _, note in self.client.watch("", 0) if note)
+        notes = (note.note for _, note in self.client.watch(identity, after) if note)
         return list(islice(notes, count))
 
 
-def secret_for(array: int = 12) -> bytes:
-    """The secret of a trainer of this user."""
-    return secret_of_job(KEY, array, os.getuid())
+def secret_for(array: int = 12, user: int | None = None) -> bytes:
+    """The secret of a trainer of a user, who is this one if none is named."""
+    return secret_of_job(KEY, array, os.getuid() if user is None else user)
 
 
 @contextmanager
-def keeper_inside(
-    gate: Gate | None = None, port: int = 0, send_buffer: int = 0
-) -> Iterator[Inside]:
+def keeper_inside(gate: Gate | None = None, send_buffer: int = 0) -> Iterator[Inside]:
     """Run a keeper until the context ends; its members are closed with it.
 
     ``send_buffer``: how many bytes the kernel takes for a member that does not read, about.
@@ -92,7 +90,7 @@ def keeper_inside(
 
     async def begin() -> tuple[asyncio.Server, Registry]:
         keeper = Keeper(gate or Gate(TOKEN, KEY, only_user=os.getuid()))
-        server = await keeper.listen("127.0.0.1", port)
+        server = await keeper.listen("127.0.0.1", 0)
         if send_buffer:  # accepted connections have what the listener has
             server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         return server, keeper.registry
@@ -123,7 +121,7 @@ def together(members: list[Membership], cause: str = "new") -> list[Generation]:
     def get_in(at: int) -> None:
         generation = members[at].wait_generation(120)
         if generation.store is None:
-            members[at].offer_store(generation.number, "127.0.0.1:4321")
+            members[at].offer_store(generation.number, STORE)
         found[at] = generation
 
     for member in members:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,26 +12,15 @@ import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import Gate
-from bftrainer_slurm.keeper.home import find_or_start, own_secret, read_address
+from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
-from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError, parse_addresses
+from bftrainer_slurm.keeper.protocol import NoteKind
 from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.keeper import Keeper
 from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside, together
 
-
-@pytest.fixture
-def keeper() -> Iterator[Inside]:
-    with keeper_inside() as running:
-        running.client.own(12, 0, 1)
-        yield running
-
-
-@pytest.fixture
-def nobody() -> str:
-    """An address where every connection is refused."""
-    return f"127.0.0.1:{free_ports(1)[0]}"
+NOBODY = "127.0.0.1:1"  # every connection is refused
 
 
 @pytest.fixture
@@ -44,16 +30,8 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("text", ["", "a", "a:1,", "a:1,b", "a:1,,b:2"])
-def test_what_is_no_list_of_addresses_is_refused(text: str) -> None:
-    with pytest.raises(ProtocolError):
-        parse_addresses(text)
-
-
-def test_a_client_goes_on_to_the_host_that_answers(
-    keeper: Inside, nobody: str, silent: str
-) -> None:
-    address = f"{nobody},{silent},{keeper.client.address}"
+def test_a_client_goes_on_to_the_host_that_answers(keeper: Inside, silent: str) -> None:
+    address = f"{NOBODY},{silent},{keeper.client.address}"
     client = KeeperClient(address, TOKEN, timeout_s=3)
     client.own(13, 0, 1)
     assert client.status()[1] is None
@@ -67,30 +45,31 @@ def test_who_is_not_our_keeper_is_passed_over(keeper: Inside) -> None:
             KeeperClient(another.client.address, TOKEN).own(13, 0, 1)
 
 
-def test_a_member_goes_on_to_the_host_that_answers(keeper: Inside, nobody: str) -> None:
-    keeper.client = KeeperClient(f"{nobody},{keeper.client.address}", TOKEN)
+def test_a_member_goes_on_to_the_host_that_answers(keeper: Inside) -> None:
+    keeper.client.own(12, 0, 1)
+    keeper.client = KeeperClient(f"{NOBODY},{keeper.client.address}", TOKEN)
     assert together([keeper.member(1)])[0].world == 1
 
 
 @pytest.mark.torch
-def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
-    tmp_path: Path,
-) -> None:
-    first, second = Keeper(tmp_path / "first"), Keeper(tmp_path / "second")
-    ports = free_ports(2)
-    addresses = [f"127.0.0.1:{port}" for port in ports]
-    for keeper in (first, second):
+def test_members_that_lose_their_keeper_stand_with_the_next_as_before(tmp_path: Path) -> None:
+    keepers = [Keeper(tmp_path / "first"), Keeper(tmp_path / "second")]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    for keeper in keepers:
         keeper.state.mkdir()
-    secret = own_secret(first.state)
-    shutil.copy(secret, second.state / secret.name)
+    secret = own_secret(keepers[0].state)
+    shutil.copy(secret, keepers[1].state / secret.name)
     with ExitStack() as stack:
-        find_or_start(first.state, addresses[0])
-        stack.callback(first.kill)
-        first.client.own(12, 0, 3)
+
+        def start(at: int) -> Keeper:
+            find_or_start(keepers[at].state, addresses[at])
+            stack.callback(keepers[at].kill)
+            keepers[at].client.own(12, 0, 3)
+            return keepers[at]
+
+        first = start(0)
         members = [
-            Membership(
-                ",".join(addresses), Identity(12, task, f"n{task}", Role.AGENT), first.secret(12)
-            )
+            Membership(",".join(addresses), Identity(12, task, "n", Role.AGENT), first.secret(12))
             for task in range(3)
         ]
         for member in members:
@@ -98,24 +77,7 @@ def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
             stack.callback(member.close)
         together(members)
         first.kill()
-        find_or_start(second.state, addresses[1])
-        stack.callback(second.kill)
-        second.client.own(12, 0, 3)
-        note = next(note for _, note in second.client.watch("", 0) if note)
+        note = next(note for _, note in start(1).client.watch("", 0) if note)
         assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
         assert dict(note.note.measures)["nodes"] == 3
         assert all(member.change is None for member in members)
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_keeper_says_where_it_listens_and_how_it_was_ended(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    command = [sys.executable, "-m", "bftrainer_slurm.keeper", "--state", tmp_path / "state"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as keeper:
-        assert keeper.stderr is not None
-        line = keeper.stderr.readline()
-        keeper.send_signal(number)
-        assert keeper.wait(120) == code
-    address = read_address(tmp_path / "state")
-    assert line.endswith(f"keeper at {address}, state in {tmp_path / 'state'}\n")

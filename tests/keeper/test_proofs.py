@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
@@ -14,48 +13,45 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import Gate, challenge, secret_of_job
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Generation, Identity, Peer, Role, Welcome, encode
-from bftrainer_slurm.keeper.protocol import VERSION
 from scripts.labcluster.waiting import wait_until
-from tests.keeper.inside import TOKEN, Inside, keeper_inside, together
+from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside, secret_for, together
+from tests.keeper.wire import Wire
 
-KEY = b"a key of the site's, of sixteen bytes or more"
 ALICE, BOB = 1001, 1002
-SECRET = secret_of_job(KEY, 12, ALICE)
+SECRET = secret_for(12, ALICE)
 
 
 @pytest.fixture
 def keeper() -> Iterator[Inside]:
+    """A keeper of several users' trainers."""
     with keeper_inside(Gate(TOKEN, KEY)) as running:
         yield running
 
 
-def member(keeper: Inside, secret: bytes, task: int = 1) -> Membership:
-    identity = Identity(12, task, f"n{task}", Role.AGENT)
-    made = Membership(keeper.client.address, identity, secret)
-    keeper.members.append(made)
-    made.start()
-    return made
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    said = [one.getMessage() for one in caplog.records]
+    return [one for one in said if "no connection" in one]
 
 
 def test_before_the_owner_is_known_members_wait(
     keeper: Inside, caplog: pytest.LogCaptureFixture
 ) -> None:
-    early = member(keeper, SECRET)
+    early = keeper.member(1, SECRET)
     wait_until(lambda: "owner_unknown" in keeper.counts())
     with pytest.raises(KeeperError, match="whose trainer 12 is, is not known yet"):
         keeper.client.join(12, 1, "n1", SECRET)
     keeper.client.own(12, ALICE, 1)
     assert together([early])[0].world == 1
     assert keeper.client.join(12, 1, "n1", SECRET) == ("12.1", False)
-    (said,) = [one.getMessage() for one in caplog.records if "no connection" in one.getMessage()]
+    (said,) = complaints(caplog)
     assert said.endswith("whose trainer 12 is, is not known yet")
 
 
 @pytest.mark.parametrize(
     "secret",
     [
-        pytest.param(secret_of_job(KEY, 13, ALICE), id="of another trainer of the same user"),
-        pytest.param(secret_of_job(KEY, 12, BOB), id="of another user's array of that number"),
+        pytest.param(secret_for(13, ALICE), id="of another trainer of the same user"),
+        pytest.param(secret_for(12, BOB), id="of another user's array of that number"),
         pytest.param(secret_of_job(b"another key of the site", 12, ALICE), id="of another key"),
         pytest.param(b"", id="none"),
     ],
@@ -64,11 +60,11 @@ def test_another_secret_opens_nothing_and_its_holder_says_so_once(
     keeper: Inside, secret: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper.client.own(12, ALICE, 1)
-    stranger = member(keeper, secret)
+    stranger = keeper.member(1, secret)
     stranger.ready("new")
     with pytest.raises(TimeoutError):
         stranger.wait_generation(2)
-    (said,) = [one.getMessage() for one in caplog.records if "no connection" in one.getMessage()]
+    (said,) = complaints(caplog)
     assert said.endswith(("has another key than this process", "to prove who this is"))
 
 
@@ -107,17 +103,6 @@ def impostor(answer: Answer) -> Iterator[tuple[str, list[bytes]]]:
             listener.shutdown()
 
 
-def replayed(keeper: Inside) -> Answer:
-    """Answers as the keeper has answered another connection."""
-
-    def answer(who: str, nonce: str) -> bytes:
-        with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
-            connection.sendall(f"hello {VERSION} {who} {'0' * 32}\n".encode())
-            return connection.recv(512)
-
-    return answer
-
-
 IMPOSTORS: dict[str, Answer] = {
     "another key": lambda who, nonce: challenge(b"another secret of bytes", who, nonce)[0],
     "for another trainer": lambda who, nonce: challenge(SECRET, "13", nonce)[0],
@@ -133,8 +118,13 @@ def test_who_poses_as_the_keeper_gets_no_token_and_nobody_obeys_it(
     keeper: Inside, kind: str
 ) -> None:
     keeper.client.own(12, ALICE, 1)
-    answer = replayed(keeper) if kind == "a replay" else IMPOSTORS[kind]
-    with impostor(answer) as (address, heard):
+
+    def replay(who: str, nonce: str) -> bytes:
+        """Answer as the keeper has answered another connection."""
+        with Wire(keeper, who=who) as wire:
+            return f"{' '.join(wire.challenge)}\n".encode()
+
+    with impostor(IMPOSTORS.get(kind, replay)) as (address, heard):
         deceived = Membership(address, Identity(12, 1, "n1", Role.AGENT), SECRET)
         deceived.start()
         deceived.ready("new")
@@ -146,9 +136,7 @@ def test_who_poses_as_the_keeper_gets_no_token_and_nobody_obeys_it(
             KeeperClient(address).join(12, 1, "n1", SECRET)
         deceived.close()
     said = b"".join(heard)
-    assert b"proof" not in said
-    assert TOKEN.encode() not in said
-    assert SECRET not in said
+    assert not any(secret in said for secret in (b"proof", TOKEN.encode(), SECRET))
 
 
 def test_what_a_keeper_of_another_version_says_is_in_the_members_log(

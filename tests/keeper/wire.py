@@ -4,43 +4,54 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 
-from bftrainer_slurm.keeper.credentials import proof
+from bftrainer_slurm.keeper.credentials import CONTROLLER, proof
 from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode
 from bftrainer_slurm.keeper.protocol import VERSION
-from tests.keeper.inside import secret_for
+from tests.keeper.inside import TOKEN, Inside, secret_for
 
 NONCE = "0123456789abcdef" * 2
 
 
 class Wire(AbstractContextManager["Wire"]):
-    """One connection, as a trainer's process; ``challenge`` is the keeper's first answer."""
+    """One connection of a trainer's process, of the controller or, without ``who``, of anybody.
 
-    def __init__(self, port: int, task: int = 1, array: int = 12, buffer: int = 0) -> None:
-        self.identity = Identity(array, task, f"n{task}", Role.AGENT)
+    ``challenge`` is the keeper's first answer. ``buffer``: bytes that this side's kernel takes.
+    """
+
+    def __init__(self, keeper: Inside, task: int = 1, who: str = "12", buffer: int = 0) -> None:
+        self.identity = Identity(12, task, f"n{task}", Role.AGENT)
+        self.who = who
         self.socket = socket.socket()
         if buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         self.socket.settimeout(120)
-        self.socket.connect(("127.0.0.1", port))
+        self.socket.connect(("127.0.0.1", keeper.port))
         self.lines = self.socket.makefile("rb")
-        self.send(f"hello {VERSION} {array} {NONCE}\n".encode())
-        self.challenge = self.lines.readline().decode().split()
+        if who:
+            self.send(f"hello {VERSION} {who} {NONCE}\n".encode())
+            self.challenge = self.lines.readline().decode().split()
 
     @property
     def proof(self) -> str:
-        """What proves that this is a process of the trainer."""
-        array = self.identity.array
-        return proof(secret_for(array), "client", str(array), NONCE, self.challenge[1])
+        """What proves that this is who it says."""
+        secret = TOKEN.encode() if self.who == CONTROLLER else secret_for()
+        return proof(secret, "client", self.who, NONCE, self.challenge[1])
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
     def say(self, **message: object) -> None:
         self.send(json.dumps(message).encode() + b"\n")
+
+    def is_answered(self) -> bool:
+        """Whether the keeper answers, and has said nothing else before."""
+        self.say(ping={"number": 1})
+        return self.read() == {"pong": {"number": 1}}
 
     def ask_at_once(self, count: int) -> None:
         """Ping so often, with the numbers from 1 on, in one segment.
@@ -68,17 +79,14 @@ class Wire(AbstractContextManager["Wire"]):
             messages.append(message)
         return messages
 
-    def prove(self, proof: str = "") -> None:
+    def prove(self) -> None:
         """Say what proves who this is."""
-        self.send(f"proof {proof or self.proof}\n".encode(errors="surrogatepass"))
+        self.send(f"proof {self.proof}\n".encode())
 
-    def join(self, **changed: object) -> dict[str, Any] | None:
-        """Prove who this is and join, with some fields changed; return the answer."""
+    def join(self) -> dict[str, Any] | None:
+        """Prove who this is and join; return the answer."""
         self.prove()
-        said: dict[str, Any] = json.loads(encode(Join(self.identity)))["join"]
-        for name, value in changed.items():
-            (said if name in said else said["identity"])[name] = value
-        self.say(join=said)
+        self.send(encode(Join(self.identity)))
         return self.read()
 
     def __exit__(
@@ -89,3 +97,17 @@ class Wire(AbstractContextManager["Wire"]):
     ) -> None:
         self.lines.close()
         self.socket.close()
+
+
+@contextmanager
+def pair(keeper: Inside) -> Iterator[tuple[Wire, Wire]]:
+    """Two that train together."""
+    keeper.client.own(12, 0, 2)
+    with Wire(keeper, task=1) as first, Wire(keeper, task=2) as second:
+        for wire in (first, second):
+            wire.join()
+            wire.say(ready={"cause": "new", "error": ""})
+        assert (first.read() or {})["generation"]["world"] == 2
+        first.say(storeat={"endpoint": "n1:1", "generation": 1})
+        assert (second.read() or {})["generation"]["rank"] == 1
+        yield first, second

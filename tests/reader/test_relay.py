@@ -20,7 +20,7 @@ from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.reader.stories import ALL
 from scripts.labcluster.keeper import Keeper
 from tests.controller.worlds import ARRAY, trainer
-from tests.keeper.conftest import keeper
+from tests.keeper.conftest import keeper_process as keeper
 from tests.reader.threads import serve_in_thread
 
 __all__ = ["keeper"]

@@ -1,4 +1,4 @@
-"""Another user at the keeper's port and folder: nothing comes of it for anybody else.
+"""Another user at the keeper's port and folder, and before the status: what they do and see.
 
 What is refused at the port, counted and limited is tested in ``keeper``, without Slurm.
 """
@@ -6,6 +6,7 @@ What is refused at the port, counted and limited is tested in ``keeper``, withou
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import Victim
 
 pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(1500)]
+
+
+PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "notice"}
 
 
 def test_hints_that_anybody_can_send_change_nothing(site: Site, victim: Victim) -> None:
@@ -42,14 +46,17 @@ def test_the_state_folder_shows_others_nothing_but_the_address(site: Site, victi
     assert [path.name for path in files if readable(path)] == ["keeper.json"]
     site.lab.run("touch", site.controller.state / "mine", user="bob", check=False)
     assert not (site.controller.state / "mine").exists()
-
-
-def test_nobody_has_to_trust_a_socket_in_the_file_system(site: Site, victim: Victim) -> None:
     assert not [path for path in site.controller.state.rglob("*") if path.is_socket()]
-    assert (
-        Path(f"/proc/{site.controller.keeper.pid}").stat().st_uid
-        == site.controller.state.stat().st_uid
-    )
+    keeper = Path(f"/proc/{site.controller.keeper.pid}")
+    assert keeper.stat().st_uid == site.controller.state.stat().st_uid
+
+
+def test_how_a_trainer_does_is_for_its_owner_and_operators(site: Site, victim: Victim) -> None:
+    for user in ("alice", "root", "slurm", "bob", "carol"):
+        listed = site.run("bftrainer", "status", "--json", user=user).stdout
+        (seen,) = [one for one in json.loads(listed)["trainers"] if one["array"] == victim.array]
+        shown = set() if user in ("bob", "carol") else PRIVATE
+        assert (seen.keys() & PRIVATE, seen["nodes"]) == (shown, victim.nodes)
 
 
 @pytest.mark.parametrize("mode", ["site", "personal"])
