@@ -182,7 +182,7 @@ static unsigned signal_in(int folder, int number)
 }
 
 /* Version 2 lists a process until its memory is free, version 1 until it is dead. */
-bool cgroup_is_empty(int folder)
+static bool is_empty(int folder)
 {
     return says(folder, "cgroup.events", "populated 0") ||
            (faccessat(folder, "cgroup.events", F_OK, 0) != 0 && signal_in(folder, 0) == 0);
@@ -215,11 +215,11 @@ static void kill_frozen(int folder)
 bool cgroup_kill(int folder)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        if (cgroup_is_empty(folder))
+        if (is_empty(folder))
             return true;
         if (round % 2 == 1 || !put(folder, "cgroup.kill", "1"))
             kill_frozen(folder);
         usleep(1000 * (round < 3 ? 1 << round : LONGEST_PAUSE_MS));
     }
-    return cgroup_is_empty(folder);
+    return is_empty(folder);
 }

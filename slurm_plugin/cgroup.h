@@ -21,9 +21,6 @@ DIR *cgroup_list(int folder);
 /* Moves a process (0: the caller) into the folder at this path. */
 bool cgroup_add(const char *path, pid_t pid);
 
-/* Whether no process lives in the folder or below it. */
-bool cgroup_is_empty(int folder);
-
 /*
  * Ends all processes in the folder and below it, except the caller, and waits until it is empty.
  * Returns false if some processes remain. No process escapes by forking, and no other is killed.

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
+
+from scripts.labcluster.cluster import LabError, installed_version
 
 
 def slurm_version() -> tuple[int, int]:
     """Return the installed Slurm's version, (0, 0) where there is none."""
     try:
-        said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True).stdout
-    except OSError:
+        return installed_version()
+    except LabError:
         return 0, 0
-    version = re.search(r"(\d+)\.(\d+)", said)
-    return (0, 0) if version is None else (int(version[1]), int(version[2]))
 
 
 def slurm_is_missing() -> str | None:
     """Say why tests that need Slurm cannot run here, None where they can."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [
-        name
-        for name in ("munged", "slurmctld", "slurmd", "sbatch")
-        if not shutil.which(name, path=path)
-    ]
+    needed = ("munged", "slurmctld", "slurmd", "sbatch")
+    missing = [name for name in needed if not shutil.which(name, path=path)]
     return f"not installed: {', '.join(missing)} ('make setup' does it)" if missing else None

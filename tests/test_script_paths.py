@@ -6,15 +6,29 @@ import pytest
 
 from bftrainer_slurm.script_paths import warnings
 
-WITH_JOB_ID = [
-    "srun torchrun train.py --output_dir runs/$SLURM_JOB_ID",
-    "OUT=$SCRATCH/run_${SLURM_JOB_ID}",
-    'export CKPT="/work/my runs/${SLURM_JOBID}/ckpt"',
-    "export RUN_FOLDER=ckpt-$SLURM_JOB_ID",
-    "srun python train.py --output-dir=run_$SLURM_JOB_ID",
-    "mkdir -p logs/$SLURM_JOB_ID && cd logs/$SLURM_JOB_ID",
+JOB_ID, TIME, ANEW = "has $SLURM_JOB_ID in a path", "has the time in a path", "sets PYTHONPATH anew"
+WARNED_OF = [
+    ("srun torchrun train.py --output_dir runs/$SLURM_JOB_ID", JOB_ID),
+    ("OUT=$SCRATCH/run_${SLURM_JOB_ID}", JOB_ID),
+    ('export CKPT="/work/my runs/${SLURM_JOBID}/ckpt"', JOB_ID),
+    ("export RUN_FOLDER=ckpt-$SLURM_JOB_ID", JOB_ID),
+    ("srun python train.py --output-dir=run_$SLURM_JOB_ID", JOB_ID),
+    ("mkdir -p logs/$SLURM_JOB_ID && cd logs/$SLURM_JOB_ID", JOB_ID),
+    ("D=out/$(date +%F_%T)", TIME),
+    ("D=out/`date +%s`/x", TIME),
+    ('D="runs/$(date)"', TIME),
+    ("PYTHONPATH=src PYTHONUNBUFFERED=1 torchrun train.py", ANEW),
+    ("export PYTHONPATH=$PWD", ANEW),
+    ('export PYTHONPATH="$PWD/src:$MY_PYTHONPATH"', ANEW),
+    ("srun bash -c 'export PYTHONPATH=src; torchrun train.py'", ANEW),
+    ("srun apptainer exec --env PYTHONPATH=/code image.sif torchrun train.py", ANEW),
 ]
-WITH_TIME = ["D=out/$(date +%F_%T)", "D=out/`date +%s`/x", 'D="runs/$(date)"']
+# With the plugin an srun puts us back, but not behind it.
+PUT_BACK = [
+    ("PYTHONPATH=src srun torchrun train.py", ANEW),
+    ("export PYTHONPATH=src && srun torchrun train.py", ANEW),
+]
+# What is printed, is on the node, or keeps us.
 HARMLESS = [
     "echo $SLURM_JOB_ID in runs/$SLURM_JOB_ID",
     "# OUT=runs/$SLURM_JOB_ID",
@@ -29,67 +43,36 @@ HARMLESS = [
     'srun -l --jobid "$SLURM_JOB_ID" python train.py',
     "OUT=runs/$SLURM_ARRAY_JOB_ID",
     "OUT=runs/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
-]
-WITHOUT_US = [
-    "PYTHONPATH=src PYTHONUNBUFFERED=1 torchrun train.py",
-    "export PYTHONPATH=$PWD",
-    'export PYTHONPATH="$PWD/src:$MY_PYTHONPATH"',
-    "srun bash -c 'export PYTHONPATH=src; torchrun train.py'",
-    "srun apptainer exec --env PYTHONPATH=/code image.sif torchrun train.py",
-]
-WITH_US = [
     "export PYTHONPATH=src:$PYTHONPATH",
     'PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}src" torchrun train.py',
     "export MY_PYTHONPATH=src",
     "echo PYTHONPATH=$PWD",
     "# PYTHONPATH=src torchrun train.py",
 ]
-PUT_BACK_BY_THE_PLUGIN = [
-    "PYTHONPATH=src srun torchrun train.py",
-    "export PYTHONPATH=src && srun torchrun train.py",
-]
+REMEDIES = {
+    JOB_ID: "write ${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}, which is the trainer's number",
+    TIME: "write $SLURM_ARRAY_JOB_ID, the trainer's number",
+    ANEW: "write PYTHONPATH=...:$PYTHONPATH",
+}
 
 
-@pytest.mark.parametrize("line", WITH_JOB_ID)
-def test_a_job_id_in_a_path_is_warned_of(line: str) -> None:
-    (said,) = warnings(f"#!/bin/bash\n#SBATCH -N4\n{line}\n")
-    assert said.startswith("line 3 has $SLURM_JOB_ID in a path")
-    assert "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" in said
+def said_of(line: str, plugin: bool = False) -> list[str]:
+    return warnings(f"#!/bin/bash\n#SBATCH -N4\n{line}\n", plugin)
 
 
-@pytest.mark.parametrize("line", WITH_TIME)
-def test_a_time_in_a_path_is_warned_of(line: str) -> None:
-    (said,) = warnings(f"#!/bin/bash\n{line}\n")
-    assert said.startswith("line 2 has the time in a path")
+@pytest.mark.parametrize(("line", "why"), [*WARNED_OF, *PUT_BACK])
+def test_what_differs_from_node_to_node_or_hides_us_is_warned_of(line: str, why: str) -> None:
+    (said,) = said_of(line)
+    assert said.startswith(f"line 3 {why}")
+    assert said.endswith(REMEDIES[why])
+    if why == ANEW:
+        hidden = (line, why) not in PUT_BACK and "srun" in line
+        assert len(said_of(f"{line}\nsrun true", plugin=True)) == hidden
 
 
 @pytest.mark.parametrize("line", HARMLESS)
-def test_what_is_printed_or_on_the_node_is_not(line: str) -> None:
-    assert warnings(f"#!/bin/bash\n{line}\n") == []
-
-
-@pytest.mark.parametrize("line", WITHOUT_US)
-def test_a_python_path_that_hides_us_is_warned_of(line: str) -> None:
-    (said,) = warnings(f"#!/bin/bash\n{line}\n")
-    assert said.startswith("line 2 sets PYTHONPATH anew")
-    assert said.endswith("write PYTHONPATH=...:$PYTHONPATH")
-
-
-@pytest.mark.parametrize("line", WITH_US)
-def test_one_in_which_the_script_keeps_us_is_not(line: str) -> None:
-    assert warnings(f"#!/bin/bash\n{line}\n") == []
-
-
-@pytest.mark.parametrize("line", PUT_BACK_BY_THE_PLUGIN)
-def test_only_with_the_plugin_an_srun_puts_us_back(line: str) -> None:
-    assert len(warnings(f"#!/bin/bash\n{line}\n")) == 1
-    assert warnings(f"#!/bin/bash\n{line}\n", plugin=True) == []
-
-
-@pytest.mark.parametrize("line", WITHOUT_US)
-def test_but_not_what_is_set_behind_it(line: str) -> None:
-    said = warnings(f"#!/bin/bash\n{line}\nsrun true\n", plugin=True)
-    assert len(said) == ("srun" in line)
+def test_all_else_is_not(line: str) -> None:
+    assert said_of(line) == []
 
 
 def test_of_each_kind_the_first_is_named() -> None:

@@ -59,27 +59,23 @@ def test_all_marks_of_the_project_are_known(pytestconfig: pytest.Config) -> None
     assert [*MARKS] == declared[: len(MARKS)]
 
 
-def test_a_file_that_does_not_name_its_tests_marks_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "mark", "why"),
+    [
+        (
+            "from tests.slurm.test_it import pytestmark",
+            "slurm",
+            "does not name its marks: {'slurm'}",
+        ),
+        (TEXT, "torch", "says that it has: {'slurm'}"),
+    ],
+)
+def test_a_test_with_other_marks_than_its_file_names_is_an_error(
+    tmp_path: Path, text: str, mark: str, why: str
+) -> None:
     path = tmp_path / "test_it.py"
-    path.write_text("from tests.slurm.test_it import pytestmark")
-    item: Any = SimpleNamespace(
-        path=path,
-        nodeid="test_it",
-        iter_markers=lambda: [pytest.mark.slurm.mark],
-        get_closest_marker=lambda _: None,
-    )
-    with pytest.raises(pytest.UsageError, match=r"does not name its marks: \{'slurm'\}"):
-        pytest_collection_modifyitems([item])
-
-
-def test_a_test_that_lacks_a_mark_of_its_files_pytestmark_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "test_it.py"
-    path.write_text(TEXT)
-    item: Any = SimpleNamespace(
-        path=path,
-        nodeid="test_it",
-        iter_markers=lambda: [pytest.mark.torch.mark],
-        get_closest_marker=lambda _: None,
-    )
-    with pytest.raises(pytest.UsageError, match=r"says that it has: \{'slurm'\}"):
+    path.write_text(text)
+    marks = [getattr(pytest.mark, mark).mark]
+    item: Any = SimpleNamespace(path=path, nodeid="test_it", iter_markers=lambda: marks)
+    with pytest.raises(pytest.UsageError, match=why):
         pytest_collection_modifyitems([item])

@@ -43,14 +43,11 @@ def test_a_spec_is_read_as_the_table_says(case: Case) -> None:
             parse_spec(case["text"], max_grace_s, 1e9)
         assert str(refused.value) == case["error"]
         return
+    names = ("min_nodes", "step", "own_rendezvous", "no_resume", "batch")
     request = Request(
         spec_of(case),
-        min_nodes=case.get("min_nodes", 0),
         sizes=tuple(case.get("sizes", ())),
-        step=case.get("step", 1),
-        own_rendezvous=case.get("own_rendezvous", False),
-        no_resume=case.get("no_resume", False),
-        batch=case.get("batch", ""),
+        **{name: case[name] for name in names if name in case},
     )
     assert parse_spec(case["text"], max_grace_s, 1e9) == request
 
@@ -62,18 +59,12 @@ def test_a_comment_is_read_as_the_table_says(case: Case) -> None:
             parse_comment(case["text"])
         assert str(refused.value) == case["error"]
         return
+    names = ("min_nodes", "max_nodes", "minutes", "personal", "nodes", "step", "task", "id")
     record = TrainerRecord(
-        min_nodes=case["min_nodes"],
-        max_nodes=case["max_nodes"],
         spec=spec_of(case),
-        minutes=case["minutes"],
-        personal=case["personal"],
         partitions=tuple(case.get("partitions", ())),
-        nodes=case.get("nodes", ""),
         sizes=tuple(case.get("sizes", ())),
-        step=case.get("step", 1),
-        task=case.get("task"),
-        id=case["id"],
+        **{name: case[name] for name in names if name in case},
     )
     assert parse_comment(case["text"]) == record
     assert format_comment(record) == case["canonical"]

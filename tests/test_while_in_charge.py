@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.while_in_charge import ENDED, LIMIT_S, Watch, place_to_work
 from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.waiting import wait_until
+from tests.tools import program
 
 HERE = {"c1": False, "c2": True}  # slurmctld's hosts, as c2 sees them
 THERE = {"c1": True, "c2": True}
@@ -47,14 +48,17 @@ class Host:
         os.close(self.lock)
 
 
-@pytest.mark.parametrize("name", ["c2", "c2.example.org", "C2"])
-def test_it_works_where_slurmctld_is_in_charge(tmp_path: Path, name: str) -> None:
-    assert Host(tmp_path, name).works()
-
-
-@pytest.mark.parametrize("hosts", [THERE, {"c1": False, "c2": False}, {}])
-def test_it_waits_elsewhere(tmp_path: Path, hosts: dict[str, bool]) -> None:
-    assert not Host(tmp_path, hosts=hosts).works()
+@pytest.mark.parametrize(
+    ("name", "hosts", "works"),
+    [
+        *((name, HERE, True) for name in ("c2", "c2.example.org", "C2")),
+        *(("c2", hosts, False) for hosts in (THERE, {"c1": False, "c2": False}, {})),
+    ],
+)
+def test_it_works_where_slurmctld_is_in_charge_and_waits_elsewhere(
+    tmp_path: Path, name: str, hosts: dict[str, bool], works: bool
+) -> None:
+    assert Host(tmp_path, name, hosts).works() is works
 
 
 def test_it_waits_until_the_other_has_gone_though_slurmctld_is_in_charge(tmp_path: Path) -> None:
@@ -90,42 +94,26 @@ def test_a_slurmctld_that_is_away_for_a_moment_costs_nothing(tmp_path: Path) -> 
         assert host.works()
 
 
-def test_a_host_that_slept_through_its_time_is_not_at_work(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    assert host.works()
-    host.now_s = 10 * LIMIT_S
-    assert not host.watch.holds()
-
-
 def test_a_host_without_slurmctld_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"\(login\) has no slurmctld: scontrol ping says c1, c2"):
         Host(tmp_path, "login").works()
 
 
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A slurm.conf, and the name c2."""
-    conf = tmp_path / "slurm.conf"
-    conf.touch()
-    monkeypatch.setenv("SLURM_CONF", str(conf))
-    monkeypatch.setattr(socket, "gethostname", lambda: "c2")
-    return conf
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_commands_leave_a_silent_first_host_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environment: Path, first: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: bool
 ) -> None:
-    monkeypatch.setattr(while_in_charge, "ping", lambda _: {"c1": False, "c2": True})
-    if first:
-        monkeypatch.setattr(while_in_charge, "ping", lambda _: {"c2": True, "c1": False})
-    shared = tmp_path / "shared"
+    conf, shared = tmp_path / "slurm.conf", tmp_path / "shared"
+    conf.touch()
     shared.mkdir()
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    monkeypatch.setattr(socket, "gethostname", lambda: "c2")
+    hosts = {"c2": True, "c1": False} if first else HERE
+    monkeypatch.setattr(while_in_charge, "ping", lambda _: hosts)
     with place_to_work("controller", tmp_path / "own", shared) as folder:
         assert folder == shared
-        used = os.environ["SLURM_CONF"]
-    assert (used == str(environment)) is first
-    assert first or Path(used).is_relative_to(shared)
+        used = Path(os.environ["SLURM_CONF"])
+    assert used == conf if first else used.is_relative_to(shared)
 
 
 def test_a_site_with_one_host_works_in_its_own_folder_and_asks_nobody(tmp_path: Path) -> None:
@@ -155,21 +143,18 @@ class Keepers:
         self.shared, self._stack, self._answer = folder / "shared", stack, folder / "answer"
         self.shared.mkdir()
         own_secret(self.shared)
-        scontrol = folder / "scontrol"
-        scontrol.write_text(f"#!/bin/sh\ncat {self._answer}\n")
-        scontrol.chmod(0o755)
+        program(folder, "scontrol", f"cat {self._answer}")
         self._path = f"{folder}:{os.environ['PATH']}"
         self.addresses = {f"c{i}": f"127.0.0.{i}:{port}" for i, port in enumerate(free_ports(2), 1)}
 
     def up(self, *hosts: str) -> None:
         kinds = {"c1": "primary", "c2": "backup"}
+        lines = [
+            f"Slurmctld({kind}) at {host} is {'UP' if host in hosts else 'DOWN'}\n"
+            for host, kind in kinds.items()
+        ]
         beside = self._answer.with_name("answer.new")
-        beside.write_text(
-            "".join(
-                f"Slurmctld({kind}) at {host} is {'UP' if host in hosts else 'DOWN'}\n"
-                for host, kind in kinds.items()
-            )
-        )
+        beside.write_text("".join(lines))
         beside.replace(self._answer)
 
     def start(self, host: str) -> subprocess.Popen[bytes]:
@@ -188,45 +173,25 @@ class Keepers:
         return True
 
 
-@pytest.fixture
-def keepers(tmp_path: Path) -> Iterator[Keepers]:
-    with ExitStack() as stack:
-        yield Keepers(tmp_path, stack)
-
-
 @pytest.mark.torch
-def test_the_keeper_of_the_other_host_works_once_the_first_host_is_lost(keepers: Keepers) -> None:
-    keepers.up("c1", "c2")
-    first = keepers.start("c1")
-    wait_until(lambda: keepers.answers("c1"), LONGEST_S)
-    keepers.start("c2")
-    token = read_token(keepers.shared)
-    first.kill()
-    keepers.up("c2")
-    wait_until(lambda: keepers.answers("c2"), LONGEST_S)
-    assert read_token(keepers.shared) == token
-    assert read_address(keepers.shared) == keepers.addresses["c2"]
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("gone", [(), ("c1",)])
-def test_a_keeper_ends_when_slurmctld_works_elsewhere_or_nowhere(
-    keepers: Keepers, gone: tuple[str, ...]
+def test_a_keeper_ends_beyond_its_time_and_the_other_hosts_works_while_slurmctld_is_there(
+    tmp_path: Path,
 ) -> None:
-    keepers.up("c2")
-    second = keepers.start("c2")
-    wait_until(lambda: keepers.answers("c2"), LONGEST_S)
-    keepers.up(*gone)
-    assert second.wait(LONGEST_S) == ENDED
-
-
-@pytest.mark.torch
-def test_a_keeper_that_was_stopped_beyond_its_time_ends_when_it_goes_on(keepers: Keepers) -> None:
-    keepers.up("c1")
-    first = keepers.start("c1")
-    wait_until(lambda: keepers.answers("c1"), LONGEST_S)
-    first.send_signal(signal.SIGSTOP)
-    with pytest.raises(subprocess.TimeoutExpired):
-        first.wait(8)
-    first.send_signal(signal.SIGCONT)
-    assert first.wait(LONGEST_S) == ENDED
+    with ExitStack() as stack:
+        keepers = Keepers(tmp_path, stack)
+        keepers.up("c1", "c2")
+        first = keepers.start("c1")
+        wait_until(lambda: keepers.answers("c1"), LONGEST_S)
+        second = keepers.start("c2")
+        token = read_token(keepers.shared)
+        first.send_signal(signal.SIGSTOP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            first.wait(8)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(LONGEST_S) == ENDED
+        keepers.up("c2")
+        wait_until(lambda: keepers.answers("c2"), LONGEST_S)
+        assert read_token(keepers.shared) == token
+        assert read_address(keepers.shared) == keepers.addresses["c2"]
+        keepers.up("c1")
+        assert second.wait(LONGEST_S) == ENDED

@@ -127,6 +127,17 @@ class Lab:
             nodes = ", ".join(f"{node} is {state}" for node, state in self.states().items())
             raise TimeoutError(f"the nodes are not idle within {timeout_s:g} s: {nodes}") from error
 
+    @contextmanager
+    def plugstack(self, change: Callable[[str], str]) -> Iterator[None]:
+        """Have another plugstack.conf meanwhile: what ``change`` makes of the present one."""
+        path = self.dir / "plugstack.conf"
+        before = path.read_text()
+        path.write_text(change(before))
+        try:
+            yield
+        finally:
+            path.write_text(before)
+
     def home(self, user: str) -> Path:
         """Return a folder that the user may write to."""
         home = self.dir / "home" / user

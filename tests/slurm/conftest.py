@@ -56,12 +56,14 @@ class Bench:
         return found
 
     def element(self, array: int, task: int) -> Element:
-        wanted = ElementId(array, task)
-        (found,) = [item for item in self.trainer(array).elements if item.id == wanted]
+        (found,) = [item for item in self.trainer(array).elements if item.id.task == task]
         return found
 
     def state(self, array: int, task: int) -> ElementState:
         return self.element(array, task).state
+
+    def wait_for(self, array: int, state: ElementState, *tasks: int) -> None:
+        wait_until(lambda: {self.state(array, task) for task in tasks} == {state})
 
     def node(self, name: str) -> Node:
         (found,) = [item for item in self.gateway.nodes() if item.name == name]
@@ -86,7 +88,7 @@ class Bench:
     def run_on(self, array: int, task: int, node: str) -> None:
         """Grow an element and wait until it runs there."""
         self.grow(array, (task, node))
-        wait_until(lambda: self.state(array, task) is ElementState.RUNNING)
+        self.wait_for(array, ElementState.RUNNING, task)
         assert self.element(array, task).node == node
 
     def asked(self, request: Callable[[], object]) -> dict[str, int]:
@@ -101,6 +103,15 @@ class Bench:
         by_type = text.partition("statistics by message type")[2].partition("by user")[0]
         found = re.findall(r"^\s+(\S+)\s+\(\s*\d+\)\s+count:(\d+)", by_type, re.MULTILINE)
         return {name: int(count) for name, count in found if not _NOT_OURS.match(name)}
+
+
+def runner(
+    folder: Path, timeout_s: float = 60.0, environment: Mapping[str, str] | None = None, **does: str
+) -> SlurmRunner:
+    """A runner that finds these programs, which are shell scripts."""
+    for name, script in does.items():
+        program(folder, name, script)
+    return SlurmRunner(timeout_s, {"PATH": f"{folder}:/usr/bin:/bin", **(environment or {})})
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
-"""What the gateway makes of refusals; a made-up bftrainer-grow stands for Slurm in trouble."""
+"""What the gateway of commands asks of them, and makes of a refusal."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bftrainer_slurm.model import ElementId, TimeLimit
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
+from tests.slurm.conftest import runner
 from tests.tools import program
 
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
@@ -40,9 +42,8 @@ def test_an_element_that_slurm_sets_no_limit_for_starts_without_one(asked: Path)
 
 
 def test_of_a_federation_only_this_cluster_is_read(tmp_path: Path) -> None:
-    for name in ("sinfo", "squeue"):
-        program(tmp_path, name, 'echo "$*" >> "${0%/*}/asked"')
-    gateway = CommandGateway(SlurmRunner(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
+    told = 'echo "$*" >> "${0%/*}/asked"'
+    gateway = CommandGateway(runner(tmp_path, sinfo=told, squeue=told))
     gateway.nodes()
     gateway.queue()
     asked = (tmp_path / "asked").read_text().splitlines()
@@ -53,3 +54,12 @@ def test_any_other_refusal_is_one(asked: Path) -> None:
     with pytest.raises(RefusedError) as refused:
         grow(asked, "Access/permission denied")
     assert refused.value.elements == (FIRST,)
+
+
+def test_nothing_to_do_asks_nothing_and_elements_of_two_trainers_are_a_mistake() -> None:
+    gateway = CommandGateway(SlurmRunner(environment={"PATH": "/nowhere"}))
+    end_at = partial(gateway.end_at, end_s=0.0)
+    for change in (gateway.shrink, gateway.hold, end_at, gateway.trim):
+        change([])
+    with pytest.raises(ValueError, match="more than one trainer"):
+        gateway.shrink([ElementId(1, 0), ElementId(2, 0)])

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from bftrainer_slurm.model import Configuration
 from bftrainer_slurm.slurm.configuration import configuration, preempts, suspend_times_s
 from bftrainer_slurm.slurm.run import SlurmRunner
 
@@ -18,25 +19,18 @@ BlockName=b1 BlockIndex=0 Nodes=n[5-6] BlockSize=2
 
 
 class Says:
-    """A slurmctld that is configured so."""
+    """A slurmctld that is configured so; ``about`` are its further answers."""
 
-    def __init__(
-        self, private: str = "none", partition: str = "", settings: str = "", qos: str = ""
-    ) -> None:
-        self.private = private
-        self.partition = partition
-        self.settings = settings
-        self.qos = qos
+    def __init__(self, settings: str = "", partition: str = "", **about: str) -> None:
+        self.about = {"partition": f"PartitionName=bftrainer MaxTime=UNLIMITED {partition}\n"}
+        self.about |= {"config": f"MaxJobCount             = 10000\n{settings}\n", "qos": ""}
+        self.about |= {"topology": TOPOLOGY, **about}
 
     def read(self, *command: str, **_: Any) -> str:
-        if "topology" in command:
-            return TOPOLOGY
-        if "partition" in command:
-            return f"PartitionName=bftrainer MaxTime=UNLIMITED {self.partition}\n"
-        if "qos" in command:
-            return self.qos
-        lines = ("MaxJobCount             = 10000", f"PrivateData             = {self.private}")
-        return "\n".join((*lines, self.settings, ""))
+        return next(text for what, text in self.about.items() if what in command)
+
+    def told(self) -> Configuration:
+        return configuration(cast(SlurmRunner, self), "bftrainer")
 
 
 @pytest.mark.parametrize(
@@ -50,14 +44,12 @@ class Says:
     ],
 )
 def test_private_data_says_what_users_see_of_others(private: str, hidden: set[str]) -> None:
-    runner = cast(SlurmRunner, Says(private))
-    assert configuration(runner, "bftrainer").private == hidden
+    assert Says(f"PrivateData             = {private}").told().private == hidden
 
 
 @pytest.mark.parametrize(("said", "grace_s"), [("", 0), ("GraceTime=0", 0), ("GraceTime=20", 20)])
 def test_the_grace_of_the_trainers_partition_is_known(said: str, grace_s: int) -> None:
-    runner = cast(SlurmRunner, Says(partition=said))
-    assert configuration(runner, "bftrainer").grace_s == grace_s
+    assert Says(partition=said).told().grace_s == grace_s
 
 
 @pytest.mark.parametrize(
@@ -75,14 +67,12 @@ def test_the_grace_of_the_trainers_partition_is_known(said: str, grace_s: int) -
 def test_how_long_slurm_preempts_no_element_is_known_from_slurm_conf_and_the_partitions_qos(
     settings: str, partition: str, of_qos: str, exempt_s: float
 ) -> None:
-    runner = cast(SlurmRunner, Says(settings=settings, partition=partition, qos=of_qos))
-    assert configuration(runner, "bftrainer").exempt_s == exempt_s
+    assert Says(settings, partition, qos=of_qos).told().exempt_s == exempt_s
 
 
-@pytest.mark.parametrize(("mode", "cancels"), [("REQUEUE", False), ("CANCEL", True)])
-def test_a_partition_that_cancels_what_it_preempts_is_known(mode: str, cancels: bool) -> None:
-    runner = cast(SlurmRunner, Says(partition=f"PreemptMode={mode}"))
-    assert configuration(runner, "bftrainer").cancels is cancels
+def test_a_partition_that_cancels_what_it_preempts_is_known() -> None:
+    modes = ("REQUEUE", "CANCEL")
+    assert [Says(partition=f"PreemptMode={mode}").told().cancels for mode in modes] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -129,25 +119,18 @@ def test_when_slurm_switches_idle_nodes_off(
 
 
 def test_where_slurm_saves_power_it_tells_when_nodes_were_busy() -> None:
-    class Saves(Says):
-        def read(self, *command: str, **_: Any) -> str:
-            if "node" in command:
-                busy = "NodeName=n1 State=IDLE LastBusyTime=1700 SuspendTime=60 X\n"
-                return f"{busy}NodeName=n2 State=IDLE+POWERED_DOWN LastBusyTime=Unknown\n"
-            return super().read(*command)
-
     settings = "\n".join(f"{key} = {value}" for key, value in PROGRAMS.items())
-    runner = cast(SlurmRunner, Saves(partition="Nodes=n[1-2]", settings=settings))
-    found = configuration(runner, "bftrainer")
+    nodes = "NodeName=n1 State=IDLE LastBusyTime=1700 SuspendTime=60 X\n"
+    nodes += "NodeName=n2 State=IDLE+POWERED_DOWN LastBusyTime=Unknown\n"
+    found = Says(settings, "Nodes=n[1-2]", node=nodes).told()
     assert found.suspend_s == {"n1": 60.0, "n2": 300.0}
     assert found.busy_s == {"n1": 1700.0}
-    plain = configuration(cast(SlurmRunner, Says(partition="Nodes=n[1-2]")), "bftrainer")
+    plain = Says(partition="Nodes=n[1-2]").told()
     assert plain.suspend_s == plain.busy_s == {}
 
 
 @pytest.mark.parametrize("plugin", ["tree", "block", "flat", "3d_torus"])
 def test_the_switch_or_block_of_each_node_is_known_where_there_is_one(plugin: str) -> None:
-    says = Says(settings=f"TopologyPlugin          = topology/{plugin}")
-    found = configuration(cast(SlurmRunner, says), "bftrainer").switch_of
+    found = Says(f"TopologyPlugin          = topology/{plugin}").told().switch_of
     known = {"n1": "s1", "n2": "s1", "n3": "s1", "n4": "s2", "n5": "b1", "n6": "b1"}
     assert found == (known if plugin in ("tree", "block") else {})

@@ -45,23 +45,14 @@ def features(lab: Lab) -> Iterator[None]:
         give(node, "")
 
 
-def runs(bench: Bench, array: int, node: str, gateway: CommandGateway | None = None) -> bool:
-    """Whether Slurm starts an element on a node; it says so if it never will."""
-    bench.grow(array, (0, node), through=gateway)
-    return started(bench, array)
-
-
 def started(bench: Bench, array: int) -> bool:
     """Wait until Slurm has started a released element, or says that it never will."""
 
     def refused() -> bool:
         return bench.element(array, 0).reason == "BadConstraints"
 
-    def answered() -> bool:
-        return refused() or bench.state(array, 0) is ElementState.RUNNING
-
     # slurmctld looks at once, but for the look that it misses now and then: the next is in 60 s.
-    wait_until(answered)
+    wait_until(lambda: refused() or bench.state(array, 0) is ElementState.RUNNING)
     return not refused()
 
 
@@ -77,23 +68,19 @@ def test_a_constraint_is_read_as_slurm_reads_it(bench: Bench, constraint: str) -
     assert foreseen == {node: started(bench, array) for node, array in arrays.items()}
 
 
-def test_an_excluded_node_is_none_for_it(bench: Bench) -> None:
-    array = bench.submit(tasks=1, exclude="n[1-2]")
-    assert bench.trainer(array).demands.excluded == {"n1", "n2"}
-    assert runs(bench, array, "n1") is False
-    assert runs(bench, array, "n3") is True
-
-
 def test_a_node_too_small_is_refused_at_once(bench: Bench) -> None:
     array = bench.submit(tasks=1, mem="100G")
-    assert runs(bench, array, "n1") is False
+    bench.grow(array, (0, "n1"))
+    assert not started(bench, array)
     assert bench.state(array, 0) is ElementState.HELD
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
-def test_its_owner_may_let_a_refused_element_go_elsewhere(
+def test_its_owner_may_let_an_element_go_elsewhere_that_its_exclude_kept_from_a_node(
     bench: Bench, as_bob: SlurmRunner
 ) -> None:
-    array = bench.submit(tasks=1, user="bob", exclude="n1")
-    assert runs(bench, array, "n1", CommandGateway(as_bob)) is False
-    assert runs(bench, array, "n3", CommandGateway(as_bob)) is True
+    array = bench.submit(tasks=1, user="bob", exclude="n[1-2]")
+    assert bench.trainer(array).demands.excluded == {"n1", "n2"}
+    for node, starts in (("n1", False), ("n3", True)):
+        bench.grow(array, (0, node), through=CommandGateway(as_bob))
+        assert started(bench, array) is starts

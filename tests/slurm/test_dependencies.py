@@ -41,15 +41,7 @@ def states_of(job: int, task: int | None) -> list[ElementState]:
         ("afterok:3(failed)", "afterok:3(failed)"),
         ("singleton(unfulfilled)", ""),
         ("afterok:4(unfulfilled),afternotok:4(unfulfilled)", ""),
-    ],
-)
-def test_what_is_left_of_a_dependency(dependency: str, left: str) -> None:
-    assert unmet(dependency, states_of) == left
-
-
-@pytest.mark.parametrize(
-    ("dependency", "left"),
-    [
+        # A job that ended decides before Slurm has looked at it.
         ("afterok:3(unfulfilled)", ""),
         ("afterok:6(unfulfilled)", "afterok:6(failed)"),
         ("afterok:5_1(unfulfilled)", "afterok:5_1(failed)"),
@@ -59,5 +51,5 @@ def test_what_is_left_of_a_dependency(dependency: str, left: str) -> None:
         ("afternotok:3(unfulfilled)", "afternotok:3(failed)"),
     ],
 )
-def test_a_job_that_ended_decides_before_slurm_has_looked_at_it(dependency: str, left: str) -> None:
+def test_what_is_left_of_a_dependency(dependency: str, left: str) -> None:
     assert unmet(dependency, states_of) == left

@@ -45,17 +45,15 @@ def test_parts_and_whole_nodes_are_told_apart_and_asked_for_once() -> None:
     assert len(runner.asked) == 2
 
 
-@pytest.mark.parametrize("version", ["slurm 22.05.8", "slurm-wlm 24.11.5", "slurm 25.11.0", "odd"])
-def test_what_older_slurms_say_stands(version: str) -> None:
+OLDER = ("slurm 22.05.8", "slurm-wlm 24.11.5", "slurm 25.11.0", "odd")
+
+
+@pytest.mark.parametrize("version", [*OLDER, "slurm 26.05.0", "slurm-wlm 27.05.1-rc1"])
+def test_what_older_slurms_say_stands_and_newer_ones_are_asked(version: str) -> None:
     runner = Printing(version=version)
-    ok = replace(JOBS[0], shared="OK")
-    assert shared(ExclusiveJobs(runner), [ok, JOBS[1]]) == ["OK", "NO"]
-    assert runner.asked == []
-
-
-@pytest.mark.parametrize("version", ["slurm 26.05.0", "slurm-wlm 27.05.1-rc1"])
-def test_newer_slurms_are_asked(version: str) -> None:
-    assert shared(ExclusiveJobs(Printing(version=version)), JOBS[:1]) == ["OK"]
+    said = [replace(JOBS[0], shared="OK"), JOBS[1], JOBS[2]]
+    assert shared(ExclusiveJobs(runner), said) == ["OK", "NO", "NO" if version in OLDER else "OK"]
+    assert bool(runner.asked) is (version not in OLDER)
 
 
 def test_nothing_is_asked_without_jobs_that_wait_or_run() -> None:
@@ -66,11 +64,13 @@ def test_nothing_is_asked_without_jobs_that_wait_or_run() -> None:
     assert runner.asked == []
 
 
-@pytest.mark.parametrize("text", ["", "48600001\n", "x NO\n", "48600001 USER\n", "48600001 NEW\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "48600001\n", "x NO\n", "48600001 USER\n", "48600001 NEW\n"),
+        # An array with a task that has a whole node.
+        *("48600001 NO\n48600001 NODE\n", "48600001 NODE\n48600001 NO\n"),
+    ],
+)
 def test_who_is_not_known_to_share_has_whole_nodes(text: str) -> None:
     assert shared(ExclusiveJobs(Printing(text=text)), JOBS[:1]) == ["NO"]
-
-
-def test_an_array_with_a_task_that_has_a_whole_node_has_whole_nodes() -> None:
-    for text in ("48600001 NO\n48600001 NODE\n", "48600001 NODE\n48600001 NO\n"):
-        assert shared(ExclusiveJobs(Printing(text=text)), JOBS[:1]) == ["NO"]

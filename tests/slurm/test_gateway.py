@@ -21,11 +21,10 @@ from bftrainer_slurm.model import (
 )
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
-from bftrainer_slurm.slurm.nodelists import barred_in
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.spec import format_comment
 from scripts.labcluster.waiting import wait_until
-from tests.slurm.conftest import NODES, Bench, ordinary
+from tests.slurm.conftest import Bench, ordinary
 
 pytestmark = pytest.mark.slurm
 # The gateways differ in how they read nodes, queue and reservations; all else is one and the same.
@@ -33,20 +32,18 @@ acts = pytest.mark.parametrize("gateway", ["look"], indirect=True)
 needs_users = pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
 
 
-def test_reads_every_node_with_its_partitions(bench: Bench) -> None:
-    nodes = bench.gateway.nodes()
-    assert sorted(node.name for node in nodes) == [f"n{number}" for number in range(1, 9)]
-    assert {node.state for node in nodes} == {NodeState.IDLE}
-    assert {node.partitions for node in nodes} == {frozenset({"main", "bftrainer"})}
-
-
-def test_nodes_come_in_slurmctlds_order_with_their_weights(bench: Bench) -> None:
+def test_nodes_come_in_slurmctlds_order_with_what_they_have(bench: Bench) -> None:
     bench.lab.run("scontrol", "update", "NodeName=n3", "Weight=7", user="root")
     try:
-        weights = [(node.name, node.weight) for node in bench.gateway.nodes()]
+        nodes = bench.gateway.nodes()
     finally:
         bench.lab.run("scontrol", "update", "NodeName=n3", "Weight=1", user="root")
+    weights = [(node.name, node.weight) for node in nodes]
     assert weights == [(f"n{number}", 7 if number == 3 else 1) for number in range(1, 9)]
+    assert {node.state for node in nodes} == {NodeState.IDLE}
+    assert {node.partitions for node in nodes} == {frozenset({"main", "bftrainer"})}
+    resources = None if bench.gateway.name == "pyslurm" else Resources(1, 2)
+    assert {node.resources for node in nodes} == {resources}
 
 
 def test_what_has_not_changed_is_the_very_same_object(bench: Bench) -> None:
@@ -57,12 +54,6 @@ def test_what_has_not_changed_is_the_very_same_object(bench: Bench) -> None:
     assert bench.trainer(array) is before
     wait_until(lambda: bench.gateway.nodes() is bench.gateway.nodes())
     assert bench.gateway.nodes() == nodes
-
-
-def test_nodes_come_with_what_they_have(bench: Bench) -> None:
-    if bench.gateway.name == "pyslurm":
-        pytest.skip("it tells no resources")
-    assert {node.resources for node in bench.gateway.nodes()} == {Resources(1, 2)}
 
 
 def test_a_trainer_comes_with_what_it_asks_of_a_node(bench: Bench) -> None:
@@ -88,11 +79,6 @@ def test_a_trainer_is_behind_the_jobs_that_it_depends_on_until_they_have_ended(
     assert bench.gateway.queue().behind == {array: f"afterany:{job}"}
     bench.lab.run("scancel", str(job), user="root")
     wait_until(lambda: not bench.gateway.queue().behind)
-
-
-def test_a_trainer_comes_with_the_time_before_which_it_may_not_begin(bench: Bench) -> None:
-    array = bench.submit(begin="now+1hour")
-    assert abs(bench.trainer(array).demands.begin_s - time.time() - 3600) < 600
 
 
 def test_a_reservation_is_read_and_its_idle_nodes_are_unavailable(bench: Bench) -> None:
@@ -123,26 +109,15 @@ def test_all_elements_of_a_long_list_are_seen(bench: Bench) -> None:
 
 
 def test_a_submitted_trainer_has_its_record_and_held_elements(bench: Bench) -> None:
-    array = bench.submit(4, comment="bftrainer:min=2,max=4,weight=3,grace=5,minutes=60")
-    trainer = bench.trainer(array)
+    record = "bftrainer:min=2,max=4,weight=3,grace=5,minutes=60"
+    trainer = bench.trainer(bench.submit(4, comment=record, begin="now+1hour"))
     assert {element.state for element in trainer.elements} == {ElementState.HELD}
     assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
-    assert (trainer.record.min_nodes, trainer.record.minutes) == (2, 60)
+    assert format_comment(trainer.record) == record
     assert (trainer.name, trainer.partition) == ("sbatch", "bftrainer")
     assert trainer.user == bench.lab.run("id", "-un").stdout.strip()
     assert abs(trainer.submit_s - time.time()) < 600
-
-
-@acts
-def test_grow_starts_an_element_on_the_node_it_is_told(bench: Bench) -> None:
-    array = bench.submit()
-    bench.grow(array, (2, "n5"))
-    wait_until(lambda: bench.state(array, 2) is ElementState.RUNNING)
-    element = bench.element(array, 2)
-    assert element.node == "n5"
-    assert element.start_s is not None and element.limit_end_s is not None
-    assert bench.node("n5").state is NodeState.BUSY
-    assert bench.state(array, 1) is ElementState.HELD
+    assert abs(trainer.demands.begin_s - time.time() - 3600) < 600
 
 
 @acts
@@ -172,53 +147,29 @@ def test_an_element_that_grows_returns_to_the_queue_when_preempted_though_a_site
     assert bench.state(array, 0) is ElementState.DELAYED
 
 
-def test_a_released_element_waits_for_its_node_as_pending(bench: Bench) -> None:
-    job = ordinary(bench, "--nodelist=n4")
-    wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n4"})
-    array = bench.submit()
-    bench.grow(array, (0, "n4"))
-    assert bench.state(array, 0) is ElementState.PENDING
-    barred = dict(line.split(" ", 1) for line in bench.lab.squeue(array, "%K %x"))
-    assert barred_in(barred["0"]) == NODES - {"n4"}
-    bench.lab.run("scancel", str(job), user="root")
-    wait_until(lambda: bench.state(array, 0) is ElementState.RUNNING)
-
-
 @acts
-def test_shrink_ends_elements_and_holds_them_and_they_can_grow_elsewhere(bench: Bench) -> None:
+def test_shrink_holds_elements_that_can_grow_elsewhere_but_not_what_its_owner_has_just_cancelled(
+    bench: Bench,
+) -> None:
     array = bench.submit()
     for task, node in ((0, "n1"), (1, "n2"), (2, "n3")):
         bench.run_on(array, task, node)
+    bench.lab.run("scancel", f"{array}_0", user="root")
     bench.gateway.shrink([ElementId(array, 0), ElementId(array, 2)])
-    wait_until(lambda: bench.state(array, 0) is bench.state(array, 2) is ElementState.HELD)
+    bench.wait_for(array, ElementState.HELD, 2)
+    bench.wait_for(array, ElementState.CANCELLED, 0)
     assert bench.state(array, 1) is ElementState.RUNNING
     bench.run_on(array, 2, "n7")
 
 
 @acts
-def test_shrink_does_not_bring_back_what_its_owner_has_just_cancelled(bench: Bench) -> None:
-    array = bench.submit()
-    both = [ElementId(array, 0), ElementId(array, 1)]
-    bench.run_on(array, 0, "n1")
-    bench.run_on(array, 1, "n2")
-    bench.lab.run("scancel", f"{array}_0", user="root")
-    bench.gateway.shrink(both)
-    wait_until(lambda: bench.state(array, 1) is ElementState.HELD)
-    wait_until(lambda: bench.state(array, 0) is ElementState.CANCELLED)
-
-
-@acts
-@pytest.mark.parametrize(
-    ("script", "state"), [("exit 0", ElementState.COMPLETED), ("exit 3", ElementState.FAILED)]
-)
-def test_revive_brings_back_an_element_that_has_ended(
-    bench: Bench, script: str, state: ElementState
-) -> None:
-    array = bench.submit(script=script)
-    bench.grow(array, (0, "n1"))
-    wait_until(lambda: bench.state(array, 0) is state)
-    bench.gateway.revive([ElementId(array, 0)])
-    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
+def test_revive_brings_back_elements_that_have_ended(bench: Bench) -> None:
+    array = bench.submit(script="exit $SLURM_ARRAY_TASK_ID")
+    bench.grow(array, (0, "n1"), (3, "n2"))
+    bench.wait_for(array, ElementState.COMPLETED, 0)
+    bench.wait_for(array, ElementState.FAILED, 3)
+    bench.gateway.revive([ElementId(array, 0), ElementId(array, 3)])
+    bench.wait_for(array, ElementState.HELD, 0, 3)
 
 
 @acts
@@ -227,11 +178,9 @@ def test_a_reclaimed_element_is_delayed_and_can_be_held_or_grow_again(bench: Ben
     bench.run_on(array, 0, "n1")
     bench.run_on(array, 1, "n2")
     ordinary(bench, "--nodelist=n[1-2]", "--nodes=2")
-    both = lambda state: bench.state(array, 0) is bench.state(array, 1) is state  # noqa: E731
-    wait_until(lambda: both(ElementState.DELAYED))
-    wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n1", "n2"})
-    bench.gateway.hold([ElementId(array, 0), ElementId(array, 1)])
-    assert both(ElementState.HELD)
+    bench.wait_for(array, ElementState.DELAYED, 0, 1)
+    bench.gateway.hold([ElementId(array, 0)])
+    assert bench.state(array, 0) is ElementState.HELD
     bench.run_on(array, 0, "n3")
     bench.run_on(array, 1, "n4")
 
@@ -242,40 +191,15 @@ def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None
     array = bench.submit(user="alice")
     bench.run_on(array, 0, "n1")
     bench.gateway.shrink([ElementId(array, 0)])
-    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
+    bench.wait_for(array, ElementState.HELD, 0)
     ordinary(bench, "--nodelist=n2")
     wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n2"})
     bench.grow(array, (1, "n2"))
     bench.gateway.hold([ElementId(array, 1)])
     assert bench.state(array, 1) is ElementState.HELD
-    bench.lab.run("scontrol", "release", f"{array}_0", user="alice")
-    bench.lab.run("scontrol", "release", f"{array}_1", user="alice")
-    assert bench.state(array, 0) is not ElementState.HELD
-    assert bench.state(array, 1) is not ElementState.HELD
-
-
-@acts
-@pytest.mark.parametrize("hours", [0.5, 10])
-def test_the_limits_of_elements_that_run_can_all_end_at_one_time(
-    bench: Bench, hours: float
-) -> None:
-    array = bench.submit()
-    bench.run_on(array, 0, "n1")
-    bench.run_on(array, 1, "n2")
-    end_s = int(time.time() + 3600 * hours)
-    bench.gateway.end_at([ElementId(array, 0), ElementId(array, 1)], end_s)
-    assert {bench.element(array, task).limit_end_s for task in (0, 1)} == {end_s}
-
-
-@acts
-def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
-    array = bench.submit()
-    bench.run_on(array, 0, "n1")
-    bench.gateway.trim([ElementId(array, 2), ElementId(array, 3)])
-    states = [bench.state(array, task) for task in (0, 1)]
-    assert states == [ElementState.RUNNING, ElementState.HELD]
-    left = [one for one in bench.trainer(array).elements if not one.state.over]
-    assert len(left) == 2
+    for task in (0, 1):
+        bench.lab.run("scontrol", "release", f"{array}_{task}", user="alice")
+        assert bench.state(array, task) is not ElementState.HELD
 
 
 @acts
@@ -288,19 +212,9 @@ def test_what_an_element_is_told_is_in_its_output(bench: Bench) -> None:
     bench.gateway.tell(ElementId(array, 1), "bftrainer: it's a word; $HOME")
     wait_until(lambda: "bftrainer: it's a word; $HOME\n" in output.read_text())
     bench.gateway.cancel(array)
-    wait_until(lambda: all(one.state.over for one in bench.trainer(array).elements))
+    bench.wait_for(array, ElementState.CANCELLED, 1)
     with pytest.raises(RefusedError):
         bench.gateway.tell(ElementId(array, 1), "too late")
-
-
-def test_an_element_that_an_operator_suspends_is_suspended_on_its_node(bench: Bench) -> None:
-    array = bench.submit()
-    bench.run_on(array, 1, "n2")
-    bench.lab.run("scontrol", "suspend", f"{array}_1", user="root")
-    suspended = bench.element(array, 1)
-    assert (suspended.state, suspended.node) == (ElementState.SUSPENDED, "n2")
-    bench.lab.run("scontrol", "resume", f"{array}_1", user="root")
-    assert bench.state(array, 1) is ElementState.RUNNING
 
 
 @acts
@@ -318,42 +232,21 @@ def test_a_comment_that_its_user_has_replaced_can_be_written_again(bench: Bench)
 
 
 @acts
-def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
+def test_slurm_says_how_it_is_configured_and_what_does_not_come_before_trainers(
+    bench: Bench,
+) -> None:
+    def update(partition: str, change: str) -> Configuration:
+        words = (f"PartitionName={partition}", change)
+        bench.lab.run("scontrol", "update", *words, user="root")
+        return bench.gateway.configuration("bftrainer")
+
     backfill_s = 2.0  # scripts.labcluster.lab
-    assert bench.gateway.configuration("bftrainer") == Configuration(None, backfill_s)
-    bench.lab.run("scontrol", "update", "PartitionName=bftrainer", "MaxTime=1-2", user="root")
-    assert bench.gateway.configuration("bftrainer") == Configuration(26 * 60, backfill_s)
-    change = ("scontrol", "update", "PartitionName=bftrainer", "MaxTime=UNLIMITED")
-    bench.lab.run(*change, user="root")
+    assert update("bftrainer", "MaxTime=1-2") == Configuration(26 * 60, backfill_s)
+    assert update("bftrainer", "MaxTime=UNLIMITED") == Configuration(None, backfill_s)
+    assert update("main", "PriorityTier=0").behind == ("main",)
+    assert update("main", "PriorityTier=10").behind == ()
     with pytest.raises(GatewayError):
         bench.gateway.configuration("nowhere")
-
-
-@acts
-def test_slurm_says_which_partitions_do_not_come_before_trainers(bench: Bench) -> None:
-    for tier, behind in ((0, ("main",)), (1, ())):
-        change = ("scontrol", "update", "PartitionName=main", f"PriorityTier={tier}")
-        bench.lab.run(*change, user="root")
-        assert bench.gateway.configuration("bftrainer").behind == behind
-    bench.lab.run("scontrol", "update", "PartitionName=main", "PriorityTier=10", user="root")
-
-
-@acts
-def test_cancel_ends_a_trainer_and_is_no_error_twice(bench: Bench) -> None:
-    array = bench.submit()
-    bench.run_on(array, 0, "n1")
-    bench.gateway.cancel(array)
-    ended = {ElementState.CANCELLED}
-    wait_until(lambda: {item.state for item in bench.trainer(array).elements} == ended)
-    bench.gateway.cancel(array)
-
-
-@acts
-def test_nothing_to_do_asks_nothing(bench: Bench) -> None:
-    assert bench.asked(lambda: bench.gateway.shrink([])) == {}
-    assert bench.asked(lambda: bench.gateway.hold([])) == {}
-    assert bench.asked(lambda: bench.gateway.end_at([], time.time())) == {}
-    assert bench.asked(lambda: bench.gateway.trim([])) == {}
 
 
 def test_a_waiting_job_comes_with_slurms_forecast(bench: Bench) -> None:
@@ -361,11 +254,7 @@ def test_a_waiting_job_comes_with_slurms_forecast(bench: Bench) -> None:
     waiting = ordinary(bench, "--nodelist=n[1-2]", "--nodes=2")
     bench.lab.sbatch("--hold", "--partition=main", script="#!/bin/sh\ntrue\n")  # no, it is held
 
-    def forecast() -> bool:
-        return bench.gateway.queue().waiting[0].expected_start_s is not None
-
-    wait_until(lambda: bench.gateway.queue().waiting)
-    wait_until(forecast)
+    wait_until(lambda: any(one.expected_start_s for one in bench.gateway.queue().waiting))
     (job,) = bench.gateway.queue().waiting
     assert (job.job_id, job.partition, job.nodes) == (waiting, "main", 2)
     assert sorted(job.expected_nodes) == ["n1", "n2"]
@@ -453,36 +342,20 @@ def test_of_several_elements_the_good_ones_are_done_and_the_bad_ones_named(bench
     bench.run_on(array, 0, "n1")
     with pytest.raises(RefusedError, match=r"_\[?9\]?: Invalid job id"):
         bench.gateway.shrink([ElementId(array, 0), ElementId(array, 9)])
-    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
-
-
-@acts
-def test_elements_of_two_trainers_are_a_mistake_of_the_caller(bench: Bench) -> None:
-    with pytest.raises(ValueError, match="more than one trainer"):
-        bench.gateway.shrink([ElementId(1, 0), ElementId(2, 0)])
-
-
-def known_to_squeue(queue: Queue) -> Queue:
-    """It does not tell exit statuses."""
-    trainers = (
-        replace(one, elements=tuple(replace(element, exit_status=None) for element in one.elements))
-        for one in queue.trainers
-    )
-    return replace(queue, trainers=tuple(trainers))
+    bench.wait_for(array, ElementState.HELD, 0)
 
 
 def known_to(gateway: CommandGateway, queue: Queue) -> Queue:
-    """pyslurm tells neither resources nor dependencies."""
-    if gateway.name != "pyslurm":
-        return queue
-    trainers = (
-        replace(
-            one,
-            demands=replace(one.demands, resources=Resources(), dependency=""),
-            elements=tuple(replace(element, cpus=0) for element in one.elements),
+    """squeue tells no exit statuses, pyslurm neither resources nor dependencies."""
+    less, trainers = gateway.name == "pyslurm", []
+    for one in queue.trainers:
+        demands = replace(one.demands, resources=Resources(), dependency="")
+        elements = (
+            replace(element, exit_status=None, cpus=0 if less else element.cpus)
+            for element in one.elements
         )
-        for one in queue.trainers
-    )
+        known = replace(one, elements=tuple(elements), demands=demands if less else one.demands)
+        trainers.append(known)
     return replace(queue, trainers=tuple(trainers))
 
 
@@ -496,21 +369,22 @@ def test_all_gateways_say_the_same(bench: Bench) -> None:
     bench.lab.run("scontrol", "suspend", f"{array}_5", user="root")
     ordinary(bench, "--nodelist=n1")
     ordinary(bench, "--nodelist=n1")
-    wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
-    wait_until(lambda: bench.state(array, 3) is ElementState.FAILED)
-    wait_until(lambda: bench.state(array, 4) is ElementState.COMPLETED)
-    assert bench.state(array, 5) is ElementState.SUSPENDED
+    bench.wait_for(array, ElementState.DELAYED, 0)
+    bench.wait_for(array, ElementState.FAILED, 3)
+    bench.wait_for(array, ElementState.COMPLETED, 4)
+    suspended = bench.element(array, 5)
+    assert (suspended.state, suspended.node) == (ElementState.SUSPENDED, "n4")
+    bench.grow(array, (2, "n1"))
+    assert bench.state(array, 2) is ElementState.PENDING
 
-    def agree() -> bool:
-        told, other_told = known_to_squeue(bench.gateway.queue()), other.queue()
-        return known_to(bench.gateway, told) == known_to(bench.gateway, other_told)
+    def told(gateway: CommandGateway) -> Queue:
+        return known_to(bench.gateway, gateway.queue())
 
-    wait_until(agree)
+    wait_until(lambda: told(bench.gateway) == told(other))
+    untold = {"resources": None} if bench.gateway.name == "pyslurm" else {}
 
     def nodes() -> Sequence[Node]:
-        if bench.gateway.name != "pyslurm":
-            return other.nodes()
-        return tuple(replace(node, resources=None) for node in other.nodes())
+        return tuple(replace(node, **untold) for node in other.nodes())
 
     wait_until(lambda: bench.gateway.nodes() == nodes())
     assert bench.gateway.reservations() == other.reservations()

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.model import ElementId, ElementState, TimeLimit
+from bftrainer_slurm.model import ElementId, ElementState, NodeState, TimeLimit
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.open import GROW
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
-from tests.slurm.conftest import Bench, clear, ordinary
+from tests.slurm.conftest import NODES, Bench, clear, ordinary
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 
@@ -28,38 +28,42 @@ def bench(request: pytest.FixtureRequest, lab: Lab, programs: Path) -> Bench:
     return Bench(lab, CommandGateway(runner, program))
 
 
-def running(bench: Bench, array: int) -> dict[int, str | None]:
+def placed(bench: Bench, array: int) -> dict[int, str | None]:
     """Where which task runs."""
     elements = bench.trainer(array).elements
     return {one.id.task: one.node for one in elements if one.state is ElementState.RUNNING}
 
 
-def test_each_starts_on_a_node_of_its_own(bench: Bench) -> None:
+def wait_for(bench: Bench, array: int, tasks: set[int], *nodes: str) -> None:
+    """Wait until just these tasks run, on these nodes, in whatever order."""
+    wait_until(lambda: placed(bench, array).keys() == tasks)
+    assert sorted(map(str, placed(bench, array).values())) == sorted(nodes)
+
+
+def shrink(bench: Bench, array: int, *tasks: int) -> None:
+    bench.gateway.shrink([ElementId(array, task) for task in tasks])
+    bench.wait_for(array, ElementState.HELD, *tasks)
+
+
+def test_each_starts_on_a_node_of_its_own_whether_slurm_has_a_record_of_its_own_of_it_or_not(
+    bench: Bench,
+) -> None:
     array = bench.submit(8)
-    bench.grow(array, (0, "n2"), (1, "n4"), (2, "n6"), (5, "n8"))
-    wait_until(lambda: running(bench, array).keys() == {0, 1, 2, 5})
-    assert sorted(map(str, running(bench, array).values())) == ["n2", "n4", "n6", "n8"]
-    assert bench.state(array, 3) is ElementState.HELD
-
-
-def test_those_with_a_record_of_their_own_start_with_those_without(bench: Bench) -> None:
-    array = bench.submit(6)
     bench.run_on(array, 2, "n1")
-    bench.gateway.shrink([ElementId(array, 2)])
-    wait_until(lambda: bench.state(array, 2) is ElementState.HELD)
-    bench.grow(array, (2, "n3"), (3, "n4"), (4, "n5"))
-    wait_until(lambda: running(bench, array).keys() == {2, 3, 4})
-    assert sorted(map(str, running(bench, array).values())) == ["n3", "n4", "n5"]
+    shrink(bench, array, 2)
+    bench.grow(array, (0, "n2"), (2, "n4"), (3, "n6"), (6, "n8"))
+    wait_for(bench, array, {0, 2, 3, 6}, "n2", "n4", "n6", "n8")
+    assert {bench.node(name).state for name in ("n2", "n8")} == {NodeState.BUSY}
+    assert bench.state(array, 1) is ElementState.HELD
 
 
 def test_just_reclaimed_ones_start_elsewhere_with_held_ones(bench: Bench) -> None:
     array = bench.submit(4)
     bench.run_on(array, 0, "n1")
     ordinary(bench, "--nodelist=n1")
-    wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
+    bench.wait_for(array, ElementState.DELAYED, 0)
     bench.grow(array, (0, "n2"), (1, "n3"))
-    wait_until(lambda: running(bench, array).keys() == {0, 1})
-    assert sorted(map(str, running(bench, array).values())) == ["n2", "n3"]
+    wait_for(bench, array, {0, 1}, "n2", "n3")
 
 
 def test_the_one_whose_node_a_job_has_taken_waits_for_it(bench: Bench) -> None:
@@ -67,8 +71,8 @@ def test_the_one_whose_node_a_job_has_taken_waits_for_it(bench: Bench) -> None:
     wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n3"})
     array = bench.submit(4)
     bench.grow(array, (0, "n2"), (1, "n3"))
-    wait_until(lambda: list(running(bench, array).values()) == ["n2"])
-    (waiting,) = {0, 1} - running(bench, array).keys()
+    wait_until(lambda: list(placed(bench, array).values()) == ["n2"])
+    (waiting,) = {0, 1} - placed(bench, array).keys()
     assert bench.state(array, waiting) is ElementState.PENDING
     bench.gateway.hold([ElementId(array, waiting)])
     assert bench.state(array, waiting) is ElementState.HELD
@@ -80,8 +84,7 @@ def test_the_one_whose_owner_asked_for_a_node_starts_elsewhere(bench: Bench) -> 
     bench.lab.run("scontrol", "update", f"JobId={array}_0", "ReqNodeList=n1", user="root")
     assert bench.element(array, 0).node == "n1"
     bench.grow(array, (0, "n2"), (1, "n3"))
-    wait_until(lambda: running(bench, array).keys() == {0, 1})
-    assert sorted(map(str, running(bench, array).values())) == ["n2", "n3"]
+    wait_for(bench, array, {0, 1}, "n2", "n3")
 
 
 def test_those_that_cannot_are_named_and_the_others_start(bench: Bench) -> None:
@@ -90,18 +93,17 @@ def test_those_that_cannot_are_named_and_the_others_start(bench: Bench) -> None:
     with pytest.raises(RefusedError) as refused:
         bench.grow(array, (0, "n2"), (1, "n3"), (9, "n4"))
     assert set(refused.value.elements) == {ElementId(array, 1), ElementId(array, 9)}
-    wait_until(lambda: running(bench, array).keys() == {0, 1})
-    assert running(bench, array)[1] == "n1"
+    wait_until(lambda: placed(bench, array).keys() == {0, 1})
+    assert placed(bench, array)[1] == "n1"
 
 
 def test_what_the_user_excluded_survives(bench: Bench) -> None:
     array = bench.submit(2, exclude="n[1-2]")
     assert bench.trainer(array).demands.excluded == {"n1", "n2"}
     bench.grow(array, (0, "n5"), (1, "n6"))
-    wait_until(lambda: running(bench, array).keys() == {0, 1})
+    wait_for(bench, array, {0, 1}, "n5", "n6")
     assert bench.trainer(array).demands.excluded == {"n1", "n2"}
-    bench.gateway.shrink([ElementId(array, 0), ElementId(array, 1)])
-    wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.HELD)
+    shrink(bench, array, 0, 1)
     assert bench.trainer(array).demands.excluded == {"n1", "n2"}
     bench.lab.run("scontrol", "update", f"JobId={array}", "ExcNodeList=n3", user="root")
     assert bench.trainer(array).demands.excluded == {"n3"}
@@ -110,10 +112,9 @@ def test_what_the_user_excluded_survives(bench: Bench) -> None:
 def test_nothing_is_excluded_where_all_nodes_are_meant(bench: Bench) -> None:
     array = bench.submit(8)
     bench.run_on(array, 0, "n3")
-    bench.gateway.shrink([ElementId(array, 0)])
-    wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
+    shrink(bench, array, 0)
     bench.grow(array, *((task, f"n{task + 1}") for task in range(8)))
-    wait_until(lambda: len(running(bench, array)) == 8)
+    wait_for(bench, array, {*range(8)}, *NODES)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, for several users")
@@ -121,7 +122,7 @@ def test_an_ordinary_user_may_with_a_time_limit(bench: Bench, as_bob: SlurmRunne
     array = bench.submit(4, user="bob", time="5")
     limit = TimeLimit(minutes=60, least=10)
     bench.grow(array, (0, "n2"), (1, "n4"), limit=limit, through=CommandGateway(as_bob))
-    wait_until(lambda: running(bench, array).keys() == {0, 1})
+    bench.wait_for(array, ElementState.RUNNING, 0, 1)
     # Where backfill starts it the least is all that it gets, before 26.05.
     limits = dict(line.split() for line in bench.lab.squeue(array, "%K %l"))
     assert {limits["0"], limits["1"]} <= {"10:00", "1:00:00"}

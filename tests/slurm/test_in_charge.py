@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.slurm.in_charge import conf_for, in_charge, obeys, ping
-from bftrainer_slurm.slurm.run import SlurmRunner
-from tests.tools import program
-
-Scontrol = Callable[[str], SlurmRunner]
-
-
-@pytest.fixture
-def scontrol(tmp_path: Path) -> Scontrol:
-    """Returns a runner whose scontrol is a shell script."""
-
-    def made(script: str) -> SlurmRunner:
-        program(tmp_path, "scontrol", script)
-        return SlurmRunner(environment={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-
-    return made
+from tests.slurm.conftest import runner
 
 
 def lines(**states: str) -> str:
@@ -46,27 +31,30 @@ def lines(**states: str) -> str:
     ],
 )
 def test_it_is_in_charge_on_the_first_of_its_hosts_that_answers(
-    scontrol: Scontrol, states: dict[str, str], host: str | None
+    tmp_path: Path, states: dict[str, str], host: str | None
 ) -> None:
-    hosts = ping(scontrol(f"{lines(**states)}\nexit {int(host is None)}"))
+    hosts = ping(runner(tmp_path, scontrol=f"{lines(**states)}\nexit {int(host is None)}"))
     assert list(hosts) == list(states)
     assert in_charge(hosts) == host
 
 
-def test_what_else_root_is_told_is_no_host(scontrol: Scontrol) -> None:
-    """As 22.05.8 prints it."""
+def test_what_else_root_is_told_is_no_host(tmp_path: Path) -> None:
     rest = "echo '** RESTORE SLURMCTLD DAEMON TO SERVICE **'"
-    assert ping(scontrol(f"{lines(c1='DOWN', c2='UP')}\n{rest}")) == {"c1": False, "c2": True}
+    assert ping(runner(tmp_path, scontrol=f"{lines(c1='DOWN', c2='UP')}\n{rest}")) == {
+        "c1": False,
+        "c2": True,
+    }
 
 
-def test_without_an_answer_there_is_an_error(scontrol: Scontrol) -> None:
+def test_without_an_answer_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SlurmUnavailableError):
-        ping(scontrol("echo 'Unable to contact slurm controller' >&2; exit 1"))
+        ping(runner(tmp_path, scontrol="echo 'Unable to contact slurm controller' >&2; exit 1"))
 
 
-@pytest.mark.parametrize(("status", "expected"), [(0, True), (1, False)])
-def test_one_that_stands_by_does_not_obey(scontrol: Scontrol, status: int, expected: bool) -> None:
-    assert obeys(scontrol(f"exit {status}")) is expected
+def test_one_that_stands_by_does_not_obey(tmp_path: Path) -> None:
+    assert obeys(runner(tmp_path, scontrol="exit 0")) and not obeys(
+        runner(tmp_path, scontrol="exit 1")
+    )
 
 
 def test_with_the_conf_for_a_host_commands_ask_it_alone_and_find_what_lies_beside(
@@ -83,7 +71,4 @@ def test_with_the_conf_for_a_host_commands_ask_it_alone_and_find_what_lies_besid
     lines = Path(made).read_text().splitlines()
     assert lines == [f"Include {etc / 'slurm.conf'}", "SlurmctldAddr=c2"]
     assert (etc / "slurm.conf").read_text().startswith("SlurmctldHost=c1")
-
-
-def test_without_a_slurm_conf_there_is_none_for_a_host(tmp_path: Path) -> None:
-    assert conf_for("c2", tmp_path / "c2", "/nowhere/slurm.conf") == "/nowhere/slurm.conf"
+    assert conf_for("c2", folder, "/nowhere/slurm.conf") == "/nowhere/slurm.conf"

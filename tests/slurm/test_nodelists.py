@@ -67,74 +67,41 @@ def test_a_list_that_no_grow_has_written_is_the_users() -> None:
     assert excluded_in("(null)") == set()
 
 
-@pytest.mark.parametrize(
-    "text", ["idle", "IDLE", "planned", "idle-", "IDLE+PLANNED", "IDLE+CLOUD", "IDLE+DYNAMIC_NORM"]
-)
-def test_a_plainly_idle_node_is_idle(text: str) -> None:
-    assert node_state(text) is NodeState.IDLE
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["allocated", "mixed", "completing", "mixed-", "ALLOCATED", "IDLE+COMPLETING", "MIXED+PLANNED"],
-)
-def test_a_node_with_jobs_is_busy(text: str) -> None:
-    assert node_state(text) is NodeState.BUSY
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+STATES = {
+    NodeState.IDLE: (
+        *("idle", "IDLE", "planned", "idle-", "IDLE+PLANNED", "IDLE+CLOUD", "IDLE+DYNAMIC_NORM"),
+    ),
+    # With jobs, or Slurm wakes it for one.
+    NodeState.BUSY: (
+        *("allocated", "mixed", "completing", "mixed-", "ALLOCATED", "IDLE+COMPLETING"),
+        *("MIXED+PLANNED", "allocated~", "allocated#", "mixed#", "ALLOCATED+POWERED_DOWN"),
+        "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP",
+    ),
+    # Busy, and an admin waits for it, or it is to be switched off.
+    NodeState.DRAINING: (
         *("draining", "draining@", "allocated@", "mixed@", "MIXED+DRAIN", "ALLOCATED+DRAIN"),
         *("MIXED+REBOOT_REQUESTED", "MIXED+DRAIN+REBOOT_REQUESTED", "COMPLETING+DRAIN"),
-    ],
-)
-def test_a_busy_node_that_an_admin_waits_for_is_draining(text: str) -> None:
-    assert node_state(text) is NodeState.DRAINING
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+        *("allocated!", "MIXED+POWER_DOWN"),
+    ),
+    # Idle, and Slurm switches it off.
+    NodeState.POWERED_DOWN: (
         *("idle~", "idle%", "idle!", "IDLE+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"),
         *("IDLE+POWERING_DOWN", "IDLE+POWER_DOWN", "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN"),
         "IDLE+POWERED_DOWN+POWER_UP",
-    ],
-)
-def test_an_idle_node_that_slurm_switches_off_is_powered_down(text: str) -> None:
-    assert node_state(text) is NodeState.POWERED_DOWN
+    ),
+    NodeState.UNAVAILABLE: (
+        *("idle*", "idle#", "idle@", "idle^", "idle$", "allocated*", "down", "down*", "drained"),
+        *("draining*", "drained~", "drained@", "fail", "failing", "reserved", "maint", "reboot^"),
+        *("inval", "unknown", "future", "blocked", "", "IDLE+DRAIN", "IDLE+RESERVED", "down~"),
+        *("IDLE+MAINTENANCE", "IDLE+NOT_RESPONDING", "DOWN+DRAIN", "IDLE+DRAIN+POWERED_DOWN"),
+        *("DOWN+POWERED_DOWN", "drained%", "DOWN+DRAIN+REBOOT_REQUESTED"),
+        *("IDLE+CLOUD+POWERING_UP", "IDLE+REBOOT_REQUESTED"),
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *("allocated~", "allocated#", "mixed#", "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP"),
-        "ALLOCATED+POWERED_DOWN",
-    ],
+    ("text", "state"), [(text, state) for state, texts in STATES.items() for text in texts]
 )
-def test_a_node_that_slurm_wakes_for_a_job_is_busy(text: str) -> None:
-    assert node_state(text) is NodeState.BUSY
-
-
-@pytest.mark.parametrize("text", ["allocated!", "MIXED+POWER_DOWN"])
-def test_a_busy_node_that_is_to_be_switched_off_is_draining(text: str) -> None:
-    assert node_state(text) is NodeState.DRAINING
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("idle*", "idle#", "idle@", "idle^", "idle$"),
-        *("allocated*", "down", "down*", "drained", "draining*", "drained~", "drained@", "fail"),
-        *("failing", "reserved", "maint", "reboot^", "inval", "unknown", "future", "blocked", ""),
-        *("IDLE+DRAIN", "IDLE+RESERVED", "IDLE+MAINTENANCE", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"),
-        *(
-            *("IDLE+DRAIN+POWERED_DOWN", "DOWN+POWERED_DOWN", "down~", "drained%"),
-            "DOWN+DRAIN+REBOOT_REQUESTED",
-            "IDLE+CLOUD+POWERING_UP",
-            "IDLE+REBOOT_REQUESTED",
-        ),
-    ],
-)
-def test_any_other_node_is_unavailable(text: str) -> None:
-    assert node_state(text) is NodeState.UNAVAILABLE
+def test_slurms_words_for_a_node_say_what_it_is_for_trainers(text: str, state: NodeState) -> None:
+    assert node_state(text) is state

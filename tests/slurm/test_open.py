@@ -48,43 +48,41 @@ def opened(*arguments: str, programs: Path | str = "", **environment: str) -> li
     return done.stdout.splitlines()
 
 
-def fake_pyslurm(folder: Path, text: str) -> str:
-    package = folder / "pyslurm"
-    package.mkdir()
-    (package / "__init__.py").write_text(text)
-    return str(folder)
-
-
 def test_an_unknown_name_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="auto, look, pyslurm, commands"):
         opening.open_gateway("rest")
 
 
-def test_a_pyslurm_that_ends_the_process_is_survived(tmp_path: Path) -> None:
-    path = fake_pyslurm(tmp_path, "import os\nos._exit(1)\n")
-    assert opened("auto", PYTHONPATH=path) == ["commands"]
-    (said,) = opened("pyslurm", PYTHONPATH=path)
-    assert said.startswith("no gateway: pyslurm cannot be imported")
+ENDS = "import os\nos._exit(1)\n"
+OF_ANOTHER = "raise ImportError('libslurmfull.so: no such symbol')\n"
 
 
-def test_a_pyslurm_for_another_slurm_is_survived(tmp_path: Path) -> None:
-    path = fake_pyslurm(tmp_path, "raise ImportError('libslurmfull.so: no such symbol')\n")
-    (said,) = opened("pyslurm", PYTHONPATH=path)
-    assert said.endswith("ImportError: libslurmfull.so: no such symbol")
-
-
-def test_commands_do_not_touch_pyslurm(tmp_path: Path) -> None:
-    path = fake_pyslurm(tmp_path, "import os\nos._exit(1)\n")
-    assert opened("commands", PYTHONPATH=path) == ["commands"]
+@pytest.mark.parametrize(
+    ("pyslurm", "prefer", "said"),
+    [
+        (ENDS, "auto", "commands"),
+        (ENDS, "commands", "commands"),
+        (ENDS, "pyslurm", "no gateway: pyslurm cannot be imported"),
+        (OF_ANOTHER, "pyslurm", "ImportError: libslurmfull.so: no such symbol"),
+        (OF_ANOTHER, "look", "no gateway: bftrainer-look is not on PATH, or does not start"),
+    ],
+)
+def test_where_neither_pyslurm_nor_our_programs_can_be_used_slurms_commands_are(
+    tmp_path: Path, pyslurm: str, prefer: str, said: str
+) -> None:
+    (tmp_path / "pyslurm").mkdir()
+    (tmp_path / "pyslurm" / "__init__.py").write_text(pyslurm)
+    for name in (opening.LOOK, opening.GROW):
+        (tmp_path / name).write_bytes(OF_ANOTHER_KIND)
+        (tmp_path / name).chmod(0o755)
+    (line,) = opened(prefer, programs=tmp_path, PYTHONPATH=str(tmp_path))
+    assert said in line
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (
-            b"#!/bin/sh\necho libslurm.so.38: no such file >&2\nexit 127\n",
-            "libslurm.so.38: no such file",
-        ),
+        (b"#!/bin/sh\necho libslurm.so.38: gone >&2; exit 127\n", "libslurm.so.38: gone"),
         (b"#!/bin/sh\nexit 127\n", "it ends with exit status 127"),
         (OF_ANOTHER_KIND, "it cannot be run (Exec format error)"),
     ],
@@ -116,16 +114,6 @@ def test_one_that_hangs_is_not_either(
     monkeypatch.setattr(opening, "_START_S", 0.2)
     assert opening.find_program(opening.LOOK) is None
     assert caplog.messages == [f"{hangs} is not used: it does not answer within 0.2 s"]
-
-
-def test_where_our_programs_cannot_run_slurms_commands_are_used(tmp_path: Path) -> None:
-    for name in (opening.LOOK, opening.GROW):
-        (tmp_path / name).write_bytes(OF_ANOTHER_KIND)
-        (tmp_path / name).chmod(0o755)
-    path = fake_pyslurm(tmp_path, "raise ImportError('none')\n")
-    assert opened("auto", programs=tmp_path, PYTHONPATH=path) == ["commands"]
-    (said,) = opened("look", programs=tmp_path)
-    assert said.startswith("no gateway: bftrainer-look is not on PATH, or does not start")
 
 
 @pytest.mark.slurm

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bftrainer_slurm.model import Demands, ElementId, ElementState, Memory, Queue
+from bftrainer_slurm.model import (
+    Demands,
+    ElementId,
+    ElementState,
+    Memory,
+    Queue,
+    Trainer,
+    WaitingJob,
+)
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list
 from bftrainer_slurm.slurm.records import QueueReader, element_state
 from bftrainer_slurm.slurm.rows import JobRow
@@ -43,7 +50,7 @@ ORDINARY = replace(
 )
 
 
-def queue_of(rows: Iterable[JobRow]) -> Queue:
+def queue_of(*rows: JobRow) -> Queue:
     return QueueReader().read(rows)
 
 
@@ -51,15 +58,27 @@ def trainer_row(**changes: Any) -> JobRow:
     return replace(TRAINER, **changes)
 
 
+def trainer_of(*rows: JobRow, share: bool = False) -> Trainer:
+    (trainer,) = QueueReader(share).read(rows).trainers
+    return trainer
+
+
+def ordinary(**changes: Any) -> JobRow:
+    return replace(ORDINARY, **changes)
+
+
+def waiting_of(*rows: JobRow, share: bool = False) -> WaitingJob:
+    (waiting,) = QueueReader(share).read(rows).waiting
+    return waiting
+
+
 @pytest.mark.parametrize(
     ("changes", "state"),
     [
         ({}, ElementState.HELD),
         ({"reason": "JobHeldAdmin"}, ElementState.WITHHELD),
-        (
-            {"reason": "JobHeldAdmin", "dependency": "afterok:9(failed)"},
-            ElementState.HELD,  # by Slurm itself, not by an operator
-        ),
+        # By Slurm itself, not by an operator.
+        ({"reason": "JobHeldAdmin", "dependency": "afterok:9(failed)"}, ElementState.HELD),
         ({"reason": "job requeued in held state"}, ElementState.HELD),
         ({"reason": "launch failed requeued held"}, ElementState.HELD),
         ({"state": "SPECIAL_EXIT", "reason": "None"}, ElementState.HELD),
@@ -93,16 +112,9 @@ def test_says_where_an_element_stands(changes: dict[str, Any], state: ElementSta
 
 
 def test_puts_the_records_of_an_array_together() -> None:
-    running = trainer_row(
-        job_id=11,
-        tasks="0",
-        state="RUNNING",
-        nodes="n3",
-        start_s=50.0,
-        end_s=110.0,
-        submit_s=2000.0,  # a requeue has made it younger
-    )
-    (trainer,) = queue_of([trainer_row(tasks="1-3"), running]).trainers
+    ran = {"state": "RUNNING", "nodes": "n3", "start_s": 50.0, "end_s": 110.0}
+    ran |= {"submit_s": 2000.0}  # a requeue has made it younger
+    trainer = trainer_of(trainer_row(tasks="1-3"), trainer_row(job_id=11, tasks="0", **ran))
     assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
     first, second, *_ = trainer.elements
     assert (first.node, first.start_s, first.limit_end_s) == ("n3", 50.0, 110.0)
@@ -112,17 +124,18 @@ def test_puts_the_records_of_an_array_together() -> None:
 
 def test_a_pending_element_names_the_node_it_may_start_on() -> None:
     row = trainer_row(tasks="0", priority=7, reason="Resources", required_nodes="n2", start_s=9.0)
-    (trainer,) = queue_of([row]).trainers
-    assert (trainer.elements[0].node, trainer.elements[0].start_s) == ("n2", None)
+    (element,) = trainer_of(row).elements
+    assert (element.node, element.start_s) == ("n2", None)
 
 
-def test_a_trainer_demands_what_any_of_its_elements_does() -> None:
+def test_a_trainer_demands_what_any_of_its_elements_does_that_is_not_over() -> None:
     first = trainer_row(tasks="0", constraint="red", excluded_nodes="n[1-2]")
-    others = trainer_row(tasks="1-3", constraint="big", excluded_nodes="n3", licenses="matlab:1")
-    (trainer,) = queue_of([first, replace(others, qos="long")]).trainers
-    assert trainer.demands == Demands(
+    others = {"constraint": "big", "excluded_nodes": "n3", "licenses": "matlab:1", "qos": "long"}
+    assert trainer_of(first, trainer_row(tasks="1-3", **others)).demands == Demands(
         frozenset({"red", "big"}), frozenset({"n1", "n2", "n3"}), "matlab:1", qos="long"
     )
+    over = trainer_row(tasks="0", state="CANCELLED", licenses="matlab:1")
+    assert trainer_of(over, trainer_row(tasks="1-3")).demands == Demands()
 
 
 RECORD = TRAINER.comment.partition(" ")[0]
@@ -130,16 +143,15 @@ RECORD = TRAINER.comment.partition(" ")[0]
 
 def test_what_the_record_confines_a_trainer_to_is_demanded() -> None:
     row = trainer_row(comment=f"{RECORD},partitions=gpu:long,nodes=n[1-2:4]:m7 my own")
-    (trainer,) = queue_of([row]).trainers
-    assert trainer.demands == Demands(
+    assert trainer_of(row).demands == Demands(
         partitions=frozenset({"gpu", "long"}), nodes=frozenset({"n1", "n2", "n4", "m7"})
     )
-    assert trainer.comment == "my own"
+    assert trainer_of(row).comment == "my own"
 
 
 @pytest.mark.parametrize("nodes", ["n[1-999999999]", ":", "n[1-9999][1-9999]", "a[9-1]b[1-2]"])
 def test_a_list_of_nodes_that_cannot_be_is_no_trainers(nodes: str) -> None:
-    queue = queue_of([trainer_row(comment=f"{RECORD},nodes={nodes}")])
+    queue = queue_of(trainer_row(comment=f"{RECORD},nodes={nodes}"))
     assert queue.trainers == ()
     assert "its list of nodes must name" in queue.malformed[TRAINER.array]
 
@@ -153,14 +165,7 @@ def test_a_trainer_of_whole_nodes_whose_elements_would_share_them_is_known(
     shared: str, share: bool, shares: bool
 ) -> None:
     row = trainer_row(shared=shared, gres="gres:gpu:2")
-    (trainer,) = QueueReader(share).read([row]).trainers
-    assert trainer.demands.shares is shares
-
-
-def test_an_element_that_is_over_demands_nothing() -> None:
-    over = trainer_row(tasks="0", state="CANCELLED", licenses="matlab:1")
-    (trainer,) = queue_of([over, trainer_row(tasks="1-3")]).trainers
-    assert trainer.demands == Demands()
+    assert trainer_of(row, share=share).demands.shares is shares
 
 
 @pytest.mark.parametrize(
@@ -174,56 +179,44 @@ def test_an_element_that_is_over_demands_nothing() -> None:
     ],
 )
 def test_counts_what_claims_to_be_a_trainer_and_is_not(changes: dict[str, Any]) -> None:
-    queue = queue_of([trainer_row(state="RUNNING", nodes="n1", **changes)])
+    queue = queue_of(trainer_row(state="RUNNING", nodes="n1", **changes))
     assert (queue.trainers, queue.malformed.keys()) == ((), {10})
     assert queue.ordinary_nodes == {"n1"}
 
 
 def test_a_task_beyond_the_records_most_has_its_node_as_an_ordinary_job_has() -> None:
     beyond = trainer_row(job_id=11, tasks="5", state="RUNNING", nodes="n3")
-    queue = queue_of([trainer_row(tasks="0-3"), beyond])
+    queue = queue_of(trainer_row(tasks="0-3"), beyond)
     assert [element.id.task for element in queue.trainers[0].elements] == [0, 1, 2, 3]
     assert (queue.malformed.keys(), queue.ordinary_nodes) == ({10}, {"n3"})
 
 
-def test_what_only_claimed_to_be_a_trainer_is_forgotten_when_it_is_over() -> None:
-    assert queue_of([trainer_row(state="CANCELLED", comment="bftrainer:")]).malformed == {}
-    over = trainer_row(job_id=11, tasks="1", state="CANCELLED", partition="main")
-    assert queue_of([trainer_row(tasks="0"), over]).malformed == {}
-
-
-def test_the_cancelled_rest_of_an_array_is_no_malformed_trainer() -> None:
-    queue = queue_of([trainer_row(tasks=None, state="CANCELLED")])
-    assert (queue.trainers, queue.malformed) == ((), {})
-
-
-def test_an_array_with_more_tasks_than_its_record_says_has_no_more_elements() -> None:
-    (trainer,) = queue_of([trainer_row(tasks="0-999999")]).trainers
-    assert len(trainer.elements) == 4
-
-
 @pytest.mark.parametrize(
-    ("changes", "anchored"),
-    [({"tasks": "0-4"}, True), ({"tasks": "0-3"}, False)],
+    "changes",
+    [{"comment": "bftrainer:"}, {"tasks": None}, {"tasks": "9", "partition": "main"}],
+    ids=["no record", "the cancelled rest of an array", "a task beyond its most"],
 )
-def test_the_task_beyond_its_most_keeps_the_arrays_id(
-    changes: dict[str, Any], anchored: bool
+def test_what_is_over_is_no_malformed_trainer(changes: dict[str, Any]) -> None:
+    over = trainer_row(job_id=11, array=11, state="CANCELLED", **changes)
+    queue = queue_of(TRAINER, replace(over, array=10) if "partition" in changes else over)
+    assert ([one.array for one in queue.trainers], queue.malformed) == ([10], {})
+
+
+@pytest.mark.parametrize(("tasks", "anchored"), [("0-4", True), ("0-3", False), ("0-999999", True)])
+def test_the_task_beyond_its_most_keeps_the_arrays_id_and_is_no_element(
+    tasks: str, anchored: bool
 ) -> None:
-    (trainer,) = queue_of([trainer_row(**changes)]).trainers
+    trainer = trainer_of(trainer_row(tasks=tasks))
     assert (trainer.anchor is not None and trainer.anchor.id == ElementId(10, 4)) == anchored
     assert [one.id.task for one in trainer.elements] == [0, 1, 2, 3]
-    (cancelled,) = queue_of([trainer_row(**changes, state="CANCELLED")]).trainers
-    assert cancelled.anchor is None
+    assert trainer_of(trainer_row(tasks=tasks, state="CANCELLED")).anchor is None
 
 
 def test_elements_in_several_partitions_are_a_trainer_in_each() -> None:
     moved = trainer_row(job_id=11, tasks="0", state="RUNNING", nodes="n3", partition="main")
     both = trainer_row(job_id=12, tasks="1", partition="bftrainer,main")
-    queue = queue_of([moved, both, trainer_row(tasks="2-3")])
-    tasks = {
-        trainer.partition: [element.id.task for element in trainer.elements]
-        for trainer in queue.trainers
-    }
+    queue = queue_of(moved, both, trainer_row(tasks="2-3"))
+    tasks = {one.partition: [element.id.task for element in one.elements] for one in queue.trainers}
     assert tasks == {"main": [0], "bftrainer,main": [1], "bftrainer": [2, 3]}
     assert (queue.malformed, queue.ordinary_nodes) == ({}, set())
 
@@ -232,47 +225,50 @@ def test_elements_in_several_partitions_are_a_trainer_in_each() -> None:
 def test_an_element_whose_comment_its_owner_has_changed_is_one_all_the_same(comment: str) -> None:
     changed = trainer_row(job_id=11, tasks="0", state="RUNNING", nodes="n3", comment=comment)
     anchor = trainer_row(job_id=12, tasks="4", comment=comment)
-    queue = queue_of([changed, anchor, trainer_row(tasks="1-3")])
+    queue = queue_of(changed, anchor, trainer_row(tasks="1-3"))
     (trainer,) = queue.trainers
     assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
     assert trainer.anchor is not None and trainer.anchor.id == ElementId(10, 4)
     assert (trainer.record.max_nodes, queue.ordinary_nodes, queue.malformed) == (4, set(), {})
 
 
+REPLACED = replace(TRAINER, comment="project-x")
+
+
 def test_a_trainer_is_one_though_its_user_has_replaced_the_comment_of_all_elements() -> None:
     reader = QueueReader()
     (before,) = reader.read([TRAINER]).trainers
     for _ in range(2):
-        queue = reader.read([replace(TRAINER, comment="project-x")])
-        assert queue.trainers == (replace(before, comment="project-x", overwritten=True),)
+        (trainer,) = reader.read([REPLACED]).trainers
+        assert trainer == replace(before, comment="project-x", overwritten=True)
     assert reader.read([TRAINER]).trainers == (before,)
 
 
-def test_so_it_is_for_a_controller_that_was_away_meanwhile() -> None:
-    (before,) = QueueReader().read([TRAINER]).trainers
-    assert TRAINER.submit_s is not None
-    for user, met_s, expected in (
-        (TRAINER.user, TRAINER.submit_s, (before.record,)),
-        (TRAINER.user, TRAINER.submit_s - 1, ()),  # a later job of the same number
-        ("bob", TRAINER.submit_s, ()),
-    ):
-        reader = QueueReader()
-        reader.remember({TRAINER.array: (user, before.record, met_s)})
-        for _ in range(2):
-            queue = reader.read([replace(TRAINER, comment="project-x")])
-            assert tuple(one.record for one in queue.trainers if one.overwritten) == expected
+@pytest.mark.parametrize(
+    ("user", "met_s", "known"),
+    [("alice", 1000.0, True), ("alice", 999.0, False), ("bob", 1000.0, False)],
+    ids=["its own", "a later job of the same number", "another user's"],
+)
+def test_so_it_is_for_a_controller_that_was_away_meanwhile(
+    user: str, met_s: float, known: bool
+) -> None:
+    reader, record = QueueReader(), trainer_of(TRAINER).record
+    reader.remember({TRAINER.array: (user, record, met_s)})
+    for _ in range(2):
+        found = [one.record for one in reader.read([REPLACED]).trainers if one.overwritten]
+        assert found == [record] * known
 
 
 def test_another_users_array_of_the_same_number_is_none() -> None:
     reader = QueueReader()
     reader.read([TRAINER])
-    assert reader.read([replace(TRAINER, comment="project-x", user="bob")]).trainers == ()
-    assert reader.read([replace(TRAINER, comment="project-x")]).trainers == ()
+    assert reader.read([replace(REPLACED, user="bob")]).trainers == ()
+    assert reader.read([REPLACED]).trainers == ()
 
 
 def test_a_record_that_cannot_be_understood_is_left_out_and_named() -> None:
-    odd = replace(TRAINER, array=11, tasks=7)  # type: ignore[arg-type]
-    queue = queue_of([odd, TRAINER, replace(ORDINARY, node_count="many", nodes=None)])  # type: ignore[arg-type]
+    odd: Any = 7
+    queue = queue_of(trainer_row(array=11, tasks=odd), TRAINER, ordinary(node_count="many"))
     assert [trainer.array for trainer in queue.trainers] == [10]
     assert queue.malformed.keys() == {11}
 
@@ -293,8 +289,7 @@ def test_the_nodes_that_a_grow_excludes_are_not_those_that_the_user_does() -> No
     barred = barred_list(frozenset({"n2"}), others)
     started = trainer_row(tasks="0", excluded_nodes=barred, priority=7, reason="Resources")
     held = trainer_row(tasks="1-3", excluded_nodes="n2")
-    (trainer,) = queue_of([started, held]).trainers
-    assert trainer.demands.excluded == {"n2"}
+    assert trainer_of(started, held).demands.excluded == {"n2"}
     assert barred_in(started.excluded_nodes) == others
 
 
@@ -314,45 +309,38 @@ def test_a_failure_right_after_a_requeue_may_be_a_launch_that_was_refused(
 ) -> None:
     refused = {"state": "FAILED", "submit_s": 50.0, "start_s": 50.0, "end_s": 50.0}
     row = trainer_row(**{"tasks": "0", "exit_status": 1} | refused | changes)
-    (trainer,) = queue_of([row]).trainers
-    assert trainer.elements[0].perhaps_unlaunched is perhaps
+    assert trainer_of(row).elements[0].perhaps_unlaunched is perhaps
 
 
 @pytest.mark.parametrize(
     ("changes", "gpus", "cpus"),
     [
         ({}, 3, 1),
-        ({"shared": "NO"}, 0, 0),
+        ({"shared": "NO"}, 0, 0),  # --exclusive
         ({"gres": "cpu=4"}, 0, 1),
         ({"cpus": "9", "node_count": 2}, 3, 5),
         ({"cpus": "9", "node_count": 2, "node_cpus": "8"}, 3, 8),
-        ({"gres_often": "1/2", "node_count": 2}, 2, 1),
-        ({"gres_often": "4/2", "node_count": 2}, 6, 1),
-        ({"gres_often": "2/1", "node_count": 2}, 6, 1),
+        ({"gres_often": "1/2", "node_count": 2}, 2, 1),  # --gpus
+        ({"gres_often": "4/2", "node_count": 2}, 6, 1),  # --gpus-per-task
+        ({"gres_often": "2/1", "node_count": 2}, 6, 1),  # --gpus-per-socket
     ],
-    ids=["some of each node", "--exclusive", "none", "in all", "of each node"]
-    + ["--gpus", "--gpus-per-task", "--gpus-per-socket"],
 )
 def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
     changes: dict[str, Any], gpus: int, cpus: int
 ) -> None:
-    row = replace(ORDINARY, **{"shared": "OK", "gres": "gres:gpu:a100:3", **changes})
-    jobs = [QueueReader(share).read([row]).waiting[0] for share in (True, False)]
+    row = ordinary(**{"shared": "OK", "gres": "gres:gpu:a100:3", **changes})
+    jobs = [waiting_of(row, share=share) for share in (True, False)]
     assert [(job.gpus, job.cpus) for job in jobs] == [(gpus, cpus), (0, 0)]
 
 
-def test_a_running_job_says_what_such_a_job_would_ask_for_where_jobs_share_nodes() -> None:
-    row = replace(ORDINARY, state="RUNNING", nodes="n1", node_count=1, start_s=50.0)
-    row = replace(row, shared="OK", gres="gres:gpu:a100:3", cpus="6", priority=1)
-    (share,), (whole,) = (QueueReader(one).read([row]).ordinary_runs for one in (True, False))
+def test_of_running_jobs_it_is_known_too_and_of_waiting_ones_how_much_memory() -> None:
+    row = ordinary(shared="OK", gres="gres:gpu:a100:3", cpus="6", node_memory="700/gpu")
+    assert waiting_of(row, share=True).memory == Memory(gpu_mb=700)
+    assert waiting_of(row).memory == Memory()
+    runs = replace(row, state="RUNNING", nodes="n1", node_count=1, start_s=50.0)
+    (share,), (whole,) = (QueueReader(one).read([runs]).ordinary_runs for one in (True, False))
     assert share.asks is not None and whole.asks is None
     assert (share.asks.gpus, share.asks.cpus, share.asks.nodes) == (3, 6, 1)
-
-
-def test_a_waiting_job_says_how_much_memory_it_takes_of_a_node_where_jobs_share_nodes() -> None:
-    row = replace(ORDINARY, shared="OK", gres="gres:gpu:a100:3", node_memory="700/gpu")
-    jobs = [QueueReader(share).read([row]).waiting[0] for share in (True, False)]
-    assert [job.memory for job in jobs] == [Memory(gpu_mb=700), Memory()]
 
 
 @pytest.mark.parametrize(
@@ -368,15 +356,10 @@ def test_an_element_with_a_part_of_a_node_asks_for_the_most_memory_that_any_of_t
     memory: tuple[str, str], asks: Memory
 ) -> None:
     part = {"state": "PENDING", "shared": "OK", "gres": "gres:gpu:1", "memory": "400M"}
-    rows = [
-        trainer_row(tasks=str(task), node_memory=amount, **part)
-        for task, amount in enumerate(memory)
-    ]
+    rows = [trainer_row(tasks=str(at), node_memory=mb, **part) for at, mb in enumerate(memory)]
     rows.append(trainer_row(tasks="2", **part | {"state": "RUNNING"}, node_memory="999"))
-    (trainer,) = QueueReader(share=True).read(rows).trainers
-    assert trainer.demands.memory == asks
-    (trainer,) = QueueReader(share=False).read(rows).trainers
-    assert trainer.demands.memory == Memory()
+    assert trainer_of(*rows, share=True).demands.memory == asks
+    assert trainer_of(*rows).demands.memory == Memory()
 
 
 @pytest.mark.parametrize(
@@ -385,19 +368,17 @@ def test_an_element_with_a_part_of_a_node_asks_for_the_most_memory_that_any_of_t
         ("--", "1", (True, True)),
         ("c-", "1", (False, True)),
         ("-m", "4", (True, False)),
-        ("", "1", (True, False)),
+        ("", "1", (True, False)),  # squeue does not tell; one processor is the default
         ("", "2", (False, False)),
     ],
-    ids=["neither", "processors", "memory", "squeue: one processor", "squeue: several"],
 )
 def test_what_its_user_did_not_give_follows_from_slurms_defaults(
     given: str, cpus: str, defaults: tuple[bool, bool]
 ) -> None:
     part = {"shared": "OK", "gres": "gres:gpu:1", "node_memory": "500/cpu"}
     part |= {"given": given, "node_cpus": cpus}
-    (trainer,) = QueueReader(share=True).read([trainer_row(state="PENDING", **part)]).trainers
-    (job,) = QueueReader(share=True).read([replace(ORDINARY, **part)]).waiting
-    for one in (trainer.demands, job):
+    demands = trainer_of(trainer_row(state="PENDING", **part), share=True).demands
+    for one in (demands, waiting_of(ordinary(**part), share=True)):
         assert (one.default_cpus, one.memory.default) == defaults
 
 
@@ -405,117 +386,85 @@ def test_memory_is_what_a_running_element_has_and_a_waiting_one_has_none() -> No
     waits = trainer_row(tasks="1", state="PENDING", shared="OK", node_memory="500/cpu")
     runs = trainer_row(tasks="0", state="RUNNING", nodes="n1", shared="OK", node_memory="1.5G")
     hidden = trainer_row(tasks="2", state="RUNNING", nodes="n2", shared="OK")
-    (trainer,) = QueueReader(share=True).read([waits, runs, hidden]).trainers
+    trainer = trainer_of(waits, runs, hidden, share=True)
     assert [one.memory_mb for one in trainer.elements] == [1536, None, None]
 
 
 def test_an_ordinary_job_waits_with_its_forecast() -> None:
-    row = replace(ORDINARY, start_s=77.0, scheduled_nodes="n[1-2]")
-    (waiting,) = queue_of([row]).waiting
+    waiting = waiting_of(ordinary(start_s=77.0, scheduled_nodes="n[1-2]"))
     assert (waiting.job_id, waiting.nodes, waiting.partition) == (20, 2, "main")
     assert (waiting.expected_start_s, waiting.expected_nodes) == (77.0, ("n1", "n2"))
 
 
-@pytest.mark.parametrize("changes", [{"priority": 0}, {"reason": "Dependency"}])
-def test_a_job_that_does_not_wait_for_nodes_is_left_out(changes: dict[str, Any]) -> None:
-    assert queue_of([replace(ORDINARY, **changes)]).waiting == ()
+def test_a_job_that_does_not_wait_for_nodes_is_left_out() -> None:
+    assert queue_of(ordinary(priority=0), ordinary(reason="Dependency")).waiting == ()
 
 
 def test_the_pending_rest_of_an_ordinary_array_waits_once() -> None:
-    rows = [replace(ORDINARY, tasks=str(task)) for task in range(5)]
-    (waiting,) = queue_of(rows).waiting
+    waiting = waiting_of(*(ordinary(tasks=str(task)) for task in range(5)))
     assert waiting.count == 5
-    assert queue_of([replace(ORDINARY, tasks="0-4")]).waiting == (waiting,)
+    assert waiting_of(ordinary(tasks="0-4")) == waiting
 
 
-@pytest.mark.parametrize(
-    ("reason", "for_nodes"),
-    [
-        ("None", True),
-        ("Priority", True),
-        ("Resources", True),
-        ("Nodes required for job are DOWN", True),
-        ("BeginTime", False),
-        ("QOSMaxCpuPerUserLimit", False),
-        ("Licenses", False),
-    ],
-)
-def test_a_waiting_job_says_whether_it_waits_for_nodes_alone(reason: str, for_nodes: bool) -> None:
-    (waiting,) = queue_of([replace(ORDINARY, reason=reason)]).waiting
-    assert waiting.for_nodes is for_nodes
+FOR_NODES = ("None", "Priority", "Resources", "Nodes required for job are DOWN")
 
 
-@pytest.mark.parametrize(
-    ("limit", "minutes"),
-    [("90", 90), ("1-00:00:00", 1440), ("5:00", 5), ("UNLIMITED", None), ("", None),
-     ("PARTITION_LIMIT", None)],
-)  # fmt: skip
-def test_a_waiting_job_has_a_time_limit_or_none(limit: str, minutes: int | None) -> None:
-    (waiting,) = queue_of([replace(ORDINARY, limit=limit)]).waiting
-    assert waiting.minutes == minutes
+@pytest.mark.parametrize("reason", [*FOR_NODES, "BeginTime", "QOSMaxCpuPerUserLimit", "Licenses"])
+def test_a_waiting_job_says_whether_it_waits_for_nodes_alone(reason: str) -> None:
+    assert waiting_of(ordinary(reason=reason)).for_nodes is (reason in FOR_NODES)
 
 
-@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"])
-def test_ordinary_nodes_are_those_that_ordinary_jobs_have(state: str) -> None:
-    ours = trainer_row(tasks="0", state="RUNNING", nodes="n5")
-    queue = queue_of([ours, replace(ORDINARY, state=state, nodes="n[1-2]")])
-    assert queue.ordinary_nodes == {"n1", "n2"}
+def test_a_waiting_job_has_a_time_limit_or_none() -> None:
+    limits = {"90": 90, "1-00:00:00": 1440, "UNLIMITED": None, "": None, "PARTITION_LIMIT": None}
+    assert {limit: waiting_of(ordinary(limit=limit)).minutes for limit in limits} == limits
 
 
-@pytest.mark.parametrize(
-    ("state", "nodes", "started"),
-    [("RUNNING", "n1", True), ("COMPLETED", "n1", True), ("PENDING", "", False),
-     ("CANCELLED", "", False)],
-)  # fmt: skip
-def test_an_ordinary_job_that_has_run_for_a_second_has_started_too(
-    state: str, nodes: str, started: bool
-) -> None:
-    ours = trainer_row(tasks="0", state="RUNNING", nodes="n5", start_s=3.0)
-    queue = queue_of([ours, replace(ORDINARY, state=state, nodes=nodes, start_s=5.0)])
-    assert queue.ordinary_starts == ({(ORDINARY.job_id, 5.0)} if started else set())
-
-
-def test_when_ordinary_jobs_have_ended_is_known_while_slurm_knows_them() -> None:
-    ran = replace(ORDINARY, nodes="n[1-2]", start_s=5.0, end_s=9.0)
-    rows = [replace(ran, job_id=900 + at, array=900 + at, state=state)
-            for at, state in enumerate(("RUNNING", "COMPLETED", "FAILED"))]  # fmt: skip
-    never_ran = replace(ORDINARY, state="CANCELLED", nodes="", end_s=9.0)
-    ours = trainer_row(tasks="0", state="COMPLETED", nodes="n5", end_s=9.0)
-    assert queue_of([ours, *rows, never_ran]).ordinary_ends == (("n[1-2]", 9.0),) * 2
+def test_of_ordinary_jobs_it_is_known_where_they_run_and_when_they_began_and_ended() -> None:
+    states = ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "COMPLETED", "FAILED")
+    at = {"start_s": 5.0, "end_s": 9.0}
+    rows = [
+        ordinary(job_id=number, array=number, state=state, nodes=f"n{number}", **at)
+        for number, state in enumerate(states)
+    ]
+    never_ran = (ordinary(job_id=98, array=98, state="CANCELLED", **at), ordinary(start_s=5.0))
+    ours = trainer_row(tasks="0", state="COMPLETED", nodes="n8", **at)
+    queue = queue_of(ours, replace(ours, tasks="1", state="RUNNING"), *rows, *never_ran)
+    assert queue.ordinary_nodes == {"n0", "n1", "n2", "n3"}
+    assert queue.ordinary_starts == {(number, 5.0) for number in range(6)}
+    assert queue.ordinary_ends == (("n4", 9.0), ("n5", 9.0))
 
 
 def test_a_dependency_that_failed_for_one_element_failed_for_all() -> None:
-    rows = (
-        trainer_row(tasks="1-3", dependency="afterok:9(unfulfilled)"),
-        trainer_row(job_id=TRAINER.job_id + 1, tasks="0", dependency="afterok:9(failed)"),
-    )
-    assert queue_of(rows).behind == {TRAINER.array: "afterok:9(failed)"}
+    others = trainer_row(tasks="1-3", dependency="afterok:9(unfulfilled)")
+    failed = trainer_row(job_id=11, tasks="0", dependency="afterok:9(failed)")
+    assert queue_of(others, failed).behind == {TRAINER.array: "afterok:9(failed)"}
+
+
+BARE = trainer_row(comment="")
 
 
 @pytest.mark.parametrize(
-    ("rows", "bare"),
+    "rows",
     [
-        ([trainer_row(comment="account=x")], {10: "bftrainer"}),
-        (
-            [trainer_row(comment="", tasks=str(task), job_id=10 + task) for task in range(3)],
-            {10: "bftrainer"},
-        ),
-        ([trainer_row(comment="", reason="JobHeldAdmin")], {}),
-        ([trainer_row(comment="", priority=5)], {}),
-        ([trainer_row(comment="", tasks="1-4")], {}),
-        ([trainer_row(comment="", tasks="0")], {}),
-        ([trainer_row(comment="", tasks=None)], {}),
-        ([trainer_row(comment="", node_count=2)], {}),
-        ([trainer_row()], {}),
+        [trainer_row(comment="account=x")],
+        [replace(BARE, tasks=str(task), job_id=10 + task) for task in range(3)],
     ],
 )
-def test_what_is_held_as_a_trainer_without_a_record_is_known(
-    rows: list[JobRow], bare: dict[int, str]
-) -> None:
-    assert queue_of(rows).bare == bare
+def test_what_is_held_as_a_trainer_without_a_record_is_known(rows: list[JobRow]) -> None:
+    assert queue_of(*rows).bare == {10: "bftrainer"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"reason": "JobHeldAdmin"}, {"priority": 5}, {"node_count": 2}),
+        *({"tasks": "1-4"}, {"tasks": "0"}, {"tasks": None}, {"comment": TRAINER.comment}),
+    ],
+)
+def test_what_differs_from_that_is_not(changes: dict[str, Any]) -> None:
+    assert queue_of(replace(BARE, **changes)).bare == {}
 
 
 def test_a_record_is_found_wherever_it_stands_in_the_comment() -> None:
-    row = trainer_row(comment="audited;bftrainer:min=1,max=3 mine")
-    (trainer,) = queue_of([row]).trainers
+    trainer = trainer_of(trainer_row(comment="audited;bftrainer:min=1,max=3 mine"))
     assert (trainer.record.max_nodes, trainer.comment) == (3, "audited; mine")

@@ -22,42 +22,25 @@ ROUNDS = 3
 
 def wait_for(bench: Bench, array: int, state: ElementState) -> None:
     """Return a second after an element was seen in this state."""
-    wait_until(lambda: bench.state(array, 0) is state)
+    bench.wait_for(array, state, 0)
     seen_s = time.monotonic()
     wait_until(lambda: time.monotonic() >= seen_s + 1)
 
 
-def wait_for_a_new_second() -> None:
-    wait_until(lambda: time.time() % 1 < 0.1)
-
-
-def test_a_second_after_it_was_seen_held_it_starts_there_again(bench: Bench) -> None:
+@pytest.mark.parametrize("reclaimed", [False, True], ids=["held", "reclaimed"])
+def test_a_second_after_it_was_seen_to_have_left_it_starts_there_again(
+    bench: Bench, reclaimed: bool
+) -> None:
     array = bench.submit(script="exec sleep 600")
     for _ in range(ROUNDS):
         bench.run_on(array, 0, "n1")
-        wait_for_a_new_second()
-        bench.gateway.shrink([ElementId(array, 0)])
-        wait_for(bench, array, ElementState.HELD)
-    bench.run_on(array, 0, "n1")
-
-
-def test_a_second_after_it_was_seen_reclaimed_it_starts_there_again(bench: Bench) -> None:
-    array = bench.submit(script="exec sleep 600")
-    for _ in range(ROUNDS):
-        bench.run_on(array, 0, "n1")
-        wait_for_a_new_second()
+        wait_until(lambda: time.time() % 1 < 0.1)  # a new second
+        if not reclaimed:
+            bench.gateway.shrink([ElementId(array, 0)])
+            wait_for(bench, array, ElementState.HELD)
+            continue
         job = ordinary(bench, "--nodelist=n1")
         wait_for(bench, array, ElementState.DELAYED)
         bench.lab.run("scancel", str(job), user="root")
         wait_until(lambda: not bench.gateway.queue().ordinary_nodes)
     bench.run_on(array, 0, "n1")
-
-
-def test_on_another_node_it_may_start_at_once(bench: Bench) -> None:
-    array = bench.submit(script="exec sleep 600")
-    for node in ("n1", "n2", "n3", "n4"):
-        bench.run_on(array, 0, node)
-        wait_for_a_new_second()
-        bench.gateway.shrink([ElementId(array, 0)])
-        wait_until(lambda: bench.state(array, 0) is ElementState.HELD)
-    bench.run_on(array, 0, "n5")

@@ -30,15 +30,7 @@ NODE = read_resources("8000", ("64",), GRES)
 
 @pytest.mark.parametrize(
     ("memory", "megabytes"),
-    [
-        ("8000", 8000),
-        ("4000M", 4000),
-        ("4G", 4096),
-        ("1.5T", 1572864),
-        ("0", 0),
-        ("", 0),
-        ("?", 0),
-    ],
+    [("8000", 8000), ("4000M", 4000), ("4G", 4096), ("1.5T", 1572864), ("0", 0), ("", 0), ("?", 0)],
 )
 def test_memory_is_in_megabytes_whatever_its_unit(memory: str, megabytes: float) -> None:
     assert read_resources(memory, (), "").memory_mb == megabytes
@@ -89,15 +81,18 @@ def test_what_jobs_have_of_nodes_is_read_from_what_slurm_told(file: Path) -> Non
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "NodeName=n1",
-        "NodeName=n1 CPUAlloc=2 AllocMem=4",
+        *("", "NodeName=n1", "NodeName=n1 CPUAlloc=2 AllocMem=4", "Node List: not found"),
         "CPUAlloc=2 GresUsed=gpu:2 AllocMem=4",
-        "Node List: not found",
     ],
 )
 def test_a_node_that_cannot_be_read_is_not_known(line: str) -> None:
     assert read_used(f"{line}\n") == {}
+
+
+def test_a_node_without_gres_says_nothing_of_those_in_use() -> None:
+    """As 22.05.8 prints it; of a node with GRES it must say."""
+    line = "NodeName=n1 CPUAlloc=6 Gres=(null) AllocMem=3100\n"
+    assert read_used(line) == {"n1": Resources(3100, 6)}
 
 
 def test_a_text_of_an_operator_changes_nothing() -> None:
@@ -107,71 +102,50 @@ def test_a_text_of_an_operator_changes_nothing() -> None:
     assert odd.memory_mb == 0.0
 
 
-@pytest.mark.parametrize(
-    ("gres", "divisible"),
-    [
-        ("gpu:8", True),
-        ("gpu:a100:8(S:0-1)", True),
-        ("gpu:a100:4,gpu:a100:4", True),
-        ("gpu:a100:4,gpu:h100:4", False),
-        ("gpu:1g.5gb:7", False),
-        ("gpu:a100_3g.20gb:2", False),
-        ("gpu:a100:2,mps:200", False),
-        ("gpu:a100:2,shard:8", False),
-        ("gpu:0", True),
-        ("fpga:2", True),
-        ("", True),
-    ],
+ALIKE = ("gpu:8", "gpu:a100:8(S:0-1)", "gpu:a100:4,gpu:a100:4", "gpu:0", "fpga:2", "")
+UNLIKE = (
+    *("gpu:a100:4,gpu:h100:4", "gpu:1g.5gb:7", "gpu:a100_3g.20gb:2"),
+    *("gpu:a100:2,mps:200", "gpu:a100:2,shard:8"),
 )
-def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole(
-    gres: str, divisible: bool
-) -> None:
-    assert is_divisible(read_resources("", ("8",), gres)) is divisible
 
 
-def test_a_node_without_gres_says_nothing_of_those_in_use() -> None:
-    """As 22.05.8 prints it; of a node with GRES it must say."""
-    line = "NodeName=n1 CPUAlloc=6 Gres=(null) AllocMem=3100\n"
-    assert read_used(line) == {"n1": Resources(3100, 6)}
+@pytest.mark.parametrize("gres", [*ALIKE, *UNLIKE])
+def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole(gres: str) -> None:
+    assert is_divisible(read_resources("", ("8",), gres)) is (gres in ALIKE)
+
+
+HAS = read_resources("8000", ("16",), "gpu:8")
+
+
+def of_n1(used: Resources | None, *elements: Element, has: Resources = HAS) -> SharedNode:
+    """What of a node with this in use, where these elements run, is free and for whom."""
+    node = Node("n1", NodeState.BUSY, resources=has, used=used)
+    return shared_nodes([node], [trainer(*elements)] if elements else ())["n1"]
 
 
 def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
-    has = read_resources("8000", ("16",), "gpu:8")
     used = read_resources("5000", ("6",), "gpu:(null):3(IDX:0-2)")
-    nodes = [
-        Node(name, NodeState.BUSY, resources=has, used=one)
-        for name, one in (("n1", used), ("n2", None), ("n3", Resources(9000, 99, has.gres)))
-    ]
-    assert shared_nodes(nodes, ()) == {
-        "n1": SharedNode(8, Part(5, 10, 3000), Part(5, 10, 3000)),
-        "n2": SharedNode(8, Part(0, 0), Part(0, 0)),
-        "n3": SharedNode(8, Part(0, 0), Part(0, 0)),
-    }
+    assert of_n1(used) == SharedNode(8, Part(5, 10, 3000), Part(5, 10, 3000))
+    for unknown in (None, Resources(9000, 99, HAS.gres)):
+        assert of_n1(unknown) == SharedNode(8, Part(0, 0), Part(0, 0))
 
 
 def test_the_processors_of_elements_are_free_for_ordinary_jobs() -> None:
-    has, used = read_resources("8000", ("16",), "gpu:8"), read_resources("5000", ("10",), "gpu:5")
-    node = Node("n1", NodeState.BUSY, resources=has, used=used)
     mine = Element(ElementId(5, 0), ElementState.RUNNING, "n1", gpus=2, cpus=4)
-    ours = trainer(mine)
-    assert shared_nodes([node], [ours]) == {
-        "n1": SharedNode(8, Part(5, 10, math.inf), Part(3, 6, 3000))
-    }
+    found = of_n1(read_resources("5000", ("10",), "gpu:5"), mine)
+    assert found == SharedNode(8, Part(5, 10, math.inf), Part(3, 6, 3000))
 
 
-def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_of_them() -> None:
-    has, used = Resources(8000, 16), Resources(5000, 10)
-    node = Node("n1", NodeState.BUSY, resources=has, used=used)
-
-    def free_mb(*memory_mb: float | None) -> float:
-        elements = (
-            Element(ElementId(5, task), ElementState.RUNNING, "n1", gpus=1, cpus=1, memory_mb=has)
-            for task, has in enumerate(memory_mb)
-        )
-        return shared_nodes([node], [trainer(*elements)])["n1"].free.memory_mb
-
-    assert free_mb(1000.0, 500.0) == 4500
-    assert free_mb(1000.0, None) == math.inf
+@pytest.mark.parametrize(("second", "free_mb"), [(500.0, 4500), (None, math.inf)])
+def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_of_them(
+    second: float | None, free_mb: float
+) -> None:
+    elements = (
+        Element(ElementId(5, task), ElementState.RUNNING, "n1", gpus=1, cpus=1, memory_mb=memory_mb)
+        for task, memory_mb in enumerate((1000.0, second))
+    )
+    found = of_n1(Resources(5000, 10), *elements, has=Resources(8000, 16))
+    assert found.free.memory_mb == free_mb
 
 
 @pytest.mark.parametrize(

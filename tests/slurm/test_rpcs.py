@@ -1,4 +1,4 @@
-"""What each method costs slurmctld, by sdiag: the table of docs/internals/rpcs.md."""
+"""What each method does, and costs slurmctld, by sdiag: the table of docs/internals/rpcs.md."""
 
 from __future__ import annotations
 
@@ -11,38 +11,27 @@ from bftrainer_slurm.model import ElementId, ElementState, TimeLimit
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.spec import format_comment
-from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import NODES, Bench
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 LIMIT = TimeLimit(minutes=30, least=10)
 
 
-def test_a_look_at_the_queue(bench: Bench) -> None:
-    expected = {"REQUEST_JOB_INFO": 1}
-    if bench.gateway.name == "commands":
-        expected["REQUEST_PARTITION_INFO"] = 1  # squeue always asks, to sort
+@pytest.mark.parametrize("what", ["queue", "nodes", "reservations", "configuration"])
+def test_a_look(bench: Bench, what: str) -> None:
+    partitions = {"REQUEST_PARTITION_INFO": 1}
+    expected = {
+        # squeue always asks for partitions, to sort
+        "queue": {"REQUEST_JOB_INFO": 1} | (partitions if bench.gateway.name == "commands" else {}),
+        "nodes": {"REQUEST_NODE_INFO": 1} | partitions,
+        "reservations": {"REQUEST_RESERVATION_INFO": 1},
+        # scontrol says of slurmctld whether it is up, too
+        "configuration": {"REQUEST_BUILD_INFO": 1, "REQUEST_PING": 1} | partitions,
+    }
     bench.submit()
     bench.gateway.queue()  # from 26.05 on squeue is asked more about a new job
-    assert bench.asked(bench.gateway.queue) == expected
-
-
-def test_a_look_at_the_nodes(bench: Bench) -> None:
-    asked = bench.asked(bench.gateway.nodes)
-    assert asked == {"REQUEST_NODE_INFO": 1, "REQUEST_PARTITION_INFO": 1}
-
-
-def test_a_look_at_the_reservations(bench: Bench) -> None:
-    assert bench.asked(bench.gateway.reservations) == {"REQUEST_RESERVATION_INFO": 1}
-
-
-def test_a_look_at_the_configuration(bench: Bench) -> None:
-    asked = bench.asked(lambda: bench.gateway.configuration("bftrainer"))
-    assert asked == {
-        "REQUEST_BUILD_INFO": 1,
-        "REQUEST_PARTITION_INFO": 1,
-        "REQUEST_PING": 1,  # scontrol says of slurmctld whether it is up, too
-    }
+    arguments = ("bftrainer",) if what == "configuration" else ()
+    assert bench.asked(lambda: getattr(bench.gateway, what)(*arguments)) == expected[what]
 
 
 def test_the_life_of_two_elements(bench: Bench) -> None:
@@ -52,16 +41,23 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
     nodes = frozenset({"n1", "n2"})
     ask = partial(bench.gateway.grow, two, nodes, NODES - nodes, LIMIT, excluded=frozenset())
     assert bench.asked(ask) == one_update
-    wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.RUNNING)
-    assert bench.asked(lambda: bench.gateway.end_at(two, time.time() + 600)) == one_update
+    bench.wait_for(array, ElementState.RUNNING, 0, 1)
+    for hours in (10, 0.5):
+        end_s = int(time.time() + 3600 * hours)
+        assert bench.asked(partial(bench.gateway.end_at, two, end_s)) == one_update
+        assert {bench.element(array, task).limit_end_s for task in (0, 1)} == {end_s}
     assert bench.asked(lambda: bench.gateway.tell(two[1], "a word")) == {"REQUEST_JOB_NOTIFY": 1}
     record = bench.trainer(array).record
     assert bench.asked(lambda: bench.gateway.label(two, format_comment(record))) == one_update
     assert bench.asked(lambda: bench.gateway.shrink(two)) == {"REQUEST_JOB_REQUEUE": 1}
-    wait_until(lambda: bench.state(array, 0) is bench.state(array, 1) is ElementState.HELD)
+    bench.wait_for(array, ElementState.HELD, 0, 1)
     assert bench.asked(lambda: bench.gateway.hold(two)) == one_update
     assert bench.asked(lambda: bench.gateway.trim(two)) == {"REQUEST_KILL_JOB": 1}
-    assert bench.asked(lambda: bench.gateway.cancel(array)) == {"REQUEST_KILL_JOB": 1}
+    assert bench.state(array, 0) is ElementState.CANCELLED
+    assert bench.state(array, 3) is ElementState.HELD
+    for _ in range(2):  # it is no error twice
+        assert bench.asked(lambda: bench.gateway.cancel(array)) == {"REQUEST_KILL_JOB": 1}
+        bench.wait_for(array, ElementState.CANCELLED, 0, 1, 2, 3)
 
 
 def test_growing_without_our_program_takes_more(bench: Bench) -> None:
@@ -71,5 +67,5 @@ def test_growing_without_our_program_takes_more(bench: Bench) -> None:
     nodes = frozenset({"n1", "n2"})
     ask = partial(plain.grow, elements, nodes, NODES - nodes, LIMIT, excluded=frozenset())
     assert bench.asked(ask) == {"REQUEST_UPDATE_JOB": 2}
-    wait_until(lambda: bench.state(array, 0) is bench.state(array, 2) is ElementState.RUNNING)
+    bench.wait_for(array, ElementState.RUNNING, 0, 2)
     assert {bench.element(array, task).node for task in (0, 2)} == nodes

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,7 @@ from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster.lab import Lab
-from tests.tools import program
-
-
-def runner(folder: Path, script: str, timeout_s: float = 60.0, **environment: str) -> SlurmRunner:
-    """A runner for which ``tool`` is this script."""
-    program(folder, "tool", script)
-    path = f"{folder}:{os.environ['PATH']}"
-    return SlurmRunner(timeout_s=timeout_s, environment={"PATH": path} | environment)
-
-
-def test_returns_what_a_command_prints(tmp_path: Path) -> None:
-    assert runner(tmp_path, 'echo "$1"').read("tool", "a b") == "a b\n"
-
+from tests.slurm.conftest import runner
 
 # What users set for Slurm's commands, and for the loader, which would change what we read.
 SETTINGS = """
@@ -40,7 +27,7 @@ def test_output_is_the_same_whatever_the_users_settings(tmp_path: Path) -> None:
     here = tmp_path / "slurm.conf"
     here.touch()
     stays = {"SLURM_CONF": str(here), "SLURM_JWT": "token", "LD_LIBRARY_PATH": "/opt/slurm/lib"}
-    printed = runner(tmp_path, "env", **stays | HOSTILE).read("tool").splitlines()
+    printed = runner(tmp_path, tool="env", environment=stays | HOSTILE).read("tool").splitlines()
     kept = dict(line.split("=", 1) for line in printed if line.startswith(("S", "L")))
     ours = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
     assert kept == stays | ours | {"LANG": "xx_YY"}
@@ -63,37 +50,35 @@ def test_slurm_itself_answers_the_same_whatever_the_users_settings(lab: Lab) -> 
 
 def test_a_configuration_that_is_not_there_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SlurmUnavailableError, match=r"^SLURM_CONF=/nowhere does not exist; set"):
-        runner(tmp_path, "exec sleep 60", SLURM_CONF="/nowhere").read("tool")
+        runner(tmp_path, tool="exec sleep 60", environment={"SLURM_CONF": "/nowhere"}).read("tool")
     told = "echo 'tool: error: fetch_config: DNS SRV lookup failed' >&2; "
     last = "echo 'tool: fatal: Could not establish a configuration source' >&2; exit 1"
     with pytest.raises(SlurmUnavailableError, match=r"^tool: Could not .*; set SLURM_CONF to"):
-        runner(tmp_path, told + last).read("tool")
+        runner(tmp_path, tool=told + last).read("tool")
 
 
 def test_a_submission_gets_the_users_own_settings_and_the_script(tmp_path: Path) -> None:
-    tool = runner(tmp_path, 'echo "$SBATCH_ACCOUNT|$LC_ALL|$(cat)"', SBATCH_ACCOUNT="physics")
+    does = 'echo "$SBATCH_ACCOUNT|$LC_ALL|$(cat)"'
+    tool = runner(tmp_path, tool=does, environment={"SBATCH_ACCOUNT": "physics"})
     assert tool.submit("tool", script="#!/bin/sh") == "physics||#!/bin/sh\n"
 
 
-def test_no_command_can_wait_for_a_terminal(tmp_path: Path) -> None:
-    assert runner(tmp_path, "cat; echo end").read("tool") == "end\n"
-
-
-def test_a_command_that_hangs_means_unavailable(tmp_path: Path) -> None:
+def test_no_command_waits_for_a_terminal_nor_for_one_that_hangs(tmp_path: Path) -> None:
+    assert runner(tmp_path, tool='echo "$1"; cat').read("tool", "a b") == "a b\n"
     with pytest.raises(SlurmUnavailableError, match="no answer within"):
-        runner(tmp_path, "exec sleep 60", timeout_s=0.1).read("tool")
+        runner(tmp_path, tool="exec sleep 60", timeout_s=0.1).read("tool")
 
 
 def test_a_failure_without_a_complaint_can_be_as_good_as_success(tmp_path: Path) -> None:
-    assert runner(tmp_path, "echo all; exit 1").read("tool", accepted_status=1) == "all\n"
+    assert runner(tmp_path, tool="echo all; exit 1").read("tool", accepted_status=1) == "all\n"
     for script in ("echo half; exit 2", "echo half; echo no >&2; exit 1"):
         with pytest.raises(GatewayError):
-            runner(tmp_path, script).read("tool", accepted_status=1)
+            runner(tmp_path, tool=script).read("tool", accepted_status=1)
 
 
 def test_a_missing_command_is_named(tmp_path: Path) -> None:
     with pytest.raises(GatewayError, match=r"no-such-tool: cannot be run .* PATH"):
-        runner(tmp_path, "").read("no-such-tool")
+        runner(tmp_path).read("no-such-tool")
 
 
 @pytest.mark.parametrize(
@@ -107,21 +92,20 @@ def test_a_missing_command_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_slurms_words_for_unavailable_are_known(tmp_path: Path, words: str) -> None:
-    tool = runner(tmp_path, f"echo '{words}' >&2; exit 1")
+    tool = runner(tmp_path, tool=f"echo '{words}' >&2; exit 1")
     for ask in (tool.read, tool.change):
         with pytest.raises(SlurmUnavailableError):
             ask("tool")
 
 
 def test_a_refusal_has_slurms_words_in_one_line(tmp_path: Path) -> None:
-    tool = runner(tmp_path, "printf '1_0: No error\\n\\n1_9: Invalid job id\\n' >&2; exit 1")
+    tool = runner(tmp_path, tool="printf '1_0: No error\\n\\n1_9: Invalid job id\\n' >&2; exit 1")
     with pytest.raises(RefusedError) as refusal:
         tool.change("tool", "requeuehold", "1_[0,9]")
     assert str(refusal.value) == "tool requeuehold 1_[0,9]: 1_9: Invalid job id"
 
 
 def test_a_failed_reading_is_no_refusal(tmp_path: Path) -> None:
-    with pytest.raises(GatewayError) as failure:
-        runner(tmp_path, "exit 7").read("tool")
+    with pytest.raises(GatewayError, match="exit status 7") as failure:
+        runner(tmp_path, tool="exit 7").read("tool")
     assert type(failure.value) is GatewayError
-    assert "exit status 7" in str(failure.value)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
-from bftrainer_slurm.slurm.gateway import GatewayError
-from bftrainer_slurm.slurm.submission import Submission, compose, job_id, wrap_script
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.submission import Submission, compose, job_id, submit, wrap_script
 from bftrainer_slurm.spec import parse_comment
 from bftrainer_slurm.submission.directives import (
     SubmissionError,
@@ -20,6 +20,7 @@ from bftrainer_slurm.submission.directives import (
     read_options,
 )
 from bftrainer_slurm.submission.output_folders import missing_folders
+from tests.slurm.conftest import runner
 
 SCRIPT = """#!/bin/bash
 #SBATCH -N 2-4 --bftrainer=weight=2
@@ -50,9 +51,9 @@ def test_reads_the_directives_at_the_head() -> None:
     }
 
 
-@pytest.mark.parametrize("line", ["-A acct -N 2-4", "'-N' \"2-4\""])
-def test_reads_a_range_behind_another_option_and_in_quotes(line: str) -> None:
-    assert read_directives(f"#!/bin/sh\n#SBATCH {line}\n").get("nodes") == "2-4"
+def test_reads_a_range_behind_another_option_and_in_quotes() -> None:
+    for line in ("-A acct -N 2-4", "'-N' \"2-4\""):
+        assert read_directives(f"#!/bin/sh\n#SBATCH {line}\n").get("nodes") == "2-4"
 
 
 def test_what_only_the_script_needs_to_know_is_passed_on() -> None:
@@ -122,8 +123,6 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N2-4", "-w", "n[1-99999999]"], "--nodelist: its list of nodes must name"),
         (["-N2-4", "-F", "nodes.txt"], "instead of --nodefile"),
         (["-N2-4", "-w", ",".join(f"a{n}" for n in range(400))], "too long for the trainer's"),
-        (["-N2-4", f"--comment={'x' * 999}"], "too long: Slurm takes 1024 characters, and .* is 6"),
-        (["-N2-4", "-t", "soon"], "is not a time limit"),
         (["-N2-4", "--bftrainer=batch=once"], "submit by sbatch --bftrainer"),
     ],
 )
@@ -139,17 +138,12 @@ PER_NODE = ("ntasks", "ntasks-per-node", "gpus", "gpus-per-node")
 @pytest.mark.parametrize(
     ("script", "options", "wanted"),
     [
-        ("", "-N2 --ntasks=8", {"ntasks": "4", "ntasks-per-node": "4"}),
         ("--ntasks=8", "-N1-4", {"ntasks": "8", "ntasks-per-node": "8"}),
         ("--nodes=2-2 -n 8", "-N1-4", {"ntasks": "4", "ntasks-per-node": "4"}),
         ("-N2 -n2 --ntasks-per-node=4", "", {"ntasks": "2", "ntasks-per-node": "2"}),
         ("-N2 -G a100:8,h100:2", "-N1-3", {"ntasks": "1", "gpus-per-node": "a100:4,h100:1"}),
         ("-N2 -G8 --gpus-per-node=2", "", {"ntasks": "1", "gpus-per-node": "2"}),
-        (
-            "-N2 --ntasks-per-gpu=1 --gres=gpu:a100:4,disk:1",
-            "",
-            {"ntasks": "4"},
-        ),
+        ("-N2 --ntasks-per-gpu=1 --gres=gpu:a100:4,disk:1", "", {"ntasks": "4"}),
         ("-N2 -G8 --ntasks-per-gpu=2", "", {"ntasks": "8", "gpus-per-node": "4"}),
     ],
 )
@@ -157,9 +151,8 @@ def test_a_node_gets_its_share_of_what_the_whole_job_asks_for(
     script: str, options: str, wanted: dict[str, str]
 ) -> None:
     text = f"#!/bin/sh\n#SBATCH {script}\n"
-    submission = composed(*options.split(), script=text)
     kept = read_directives("#!/bin/sh\n" + "\n".join(kept_directives(text)))
-    asked = kept | read_options(submission.options)
+    asked = kept | read_options(composed(*options.split(), script=text).options)
     assert {name: asked[name] for name in PER_NODE if name in asked} == wanted
 
 
@@ -189,35 +182,28 @@ def test_a_partition_that_is_not_the_trainers_is_the_one_of_whose_nodes_it_may_h
         assert submission.notes == (f"1 to 4 nodes of partition{several} {','.join(only)}",)
 
 
-@pytest.mark.parametrize("option", ["--wait", "-W"])
-def test_a_wait_is_left_out_as_a_trainer_needs_nothing_of_it(option: str) -> None:
-    submission = composed("-N4", option)
-    assert submission.notes[1].startswith("--wait is left out: ")
-    assert option not in submission.options
+def test_a_wait_is_left_out_as_a_trainer_needs_nothing_of_it() -> None:
+    for option in ("--wait", "-W"):
+        submission = composed("-N4", option)
+        assert submission.notes[1].startswith("--wait is left out: ")
+        assert option not in submission.options
 
 
-@pytest.mark.parametrize(
-    "option", ["--begin=now+60", "--dependency=afterok:7", "--gpus-per-task=1"]
-)
-def test_what_slurm_does_for_an_element_too_is_kept(option: str) -> None:
-    assert option in composed("-N4", option).options
+def test_what_slurm_does_for_an_element_too_is_kept() -> None:
+    kept = ("--begin=now+60", "--dependency=afterok:7", "--gpus-per-task=1")
+    assert {*kept} <= {*composed("-N4", *kept).options}
 
 
 def test_what_sbatch_takes_from_the_environment_counts_between_script_and_options() -> None:
-    environment = read_environment(
-        {"SBATCH_PARTITION": "gpu", "SBATCH_TIMELIMIT": "7", "SBATCH_RESERVATION": "exam", "A": "b"}
-    )
+    given = {"SBATCH_PARTITION": "gpu", "SBATCH_TIMELIMIT": "7", "SBATCH_RESERVATION": "exam"}
+    environment = read_environment({**given, "A": "b"})
     script = read_directives("#!/bin/sh\n#SBATCH -N4 -p long -t 9\n")
-    submission = compose("x", script, environment=environment, site_partition="bftrainer")
-    assert (submission.record.partitions, submission.record.minutes) == (("gpu",), 7)
-    assert submission.notes[-1].startswith("--reservation is left out")
-    submission = compose(
-        *("x", script, ["-t8"]),
-        environment=environment,
-        partition="hpc",
-        site_partition="bftrainer",
-    )
-    assert (submission.record.partitions, submission.record.minutes) == (("hpc",), 8)
+    for options, expected in ([], (("gpu",), 7)), (["-t8", "-phpc"], (("hpc",), 8)):
+        submission = compose(
+            "x", script, options, environment=environment, site_partition="bftrainer"
+        )
+        assert (submission.record.partitions, submission.record.minutes) == expected
+        assert submission.notes[-1].startswith("--reservation is left out")
 
 
 def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() -> None:
@@ -231,25 +217,11 @@ def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() ->
     assert (parse_comment(record), own) == (third.record, "sweep")
 
 
-def test_refuses_to_guess_a_partition() -> None:
-    with pytest.raises(SubmissionError, match="which partition"):
-        compose("train.sh", {"nodes": "2-4"})
+TIMES = {"90": 90, "0:30": 1, "10:00": 10, "1:00:01": 61, "2-3": 51 * 60, "2-03:04": 51 * 60 + 4}
+TIMES |= {"2-03:04:05": 51 * 60 + 5}
 
 
-@pytest.mark.parametrize(
-    ("time", "minutes"),
-    [
-        ("90", 90),
-        ("0:30", 1),
-        ("10:00", 10),
-        ("1:00:01", 61),
-        ("2-3", 51 * 60),
-        ("2-03:04", 51 * 60 + 4),
-        ("2-03:04:05", 51 * 60 + 5),
-        ("UNLIMITED", None),
-        ("0", None),
-    ],
-)
+@pytest.mark.parametrize(("time", "minutes"), [*TIMES.items(), ("UNLIMITED", None), ("0", None)])
 def test_reads_a_time_limit_as_sbatch_does(time: str, minutes: int | None) -> None:
     assert minutes_of(time) == minutes
 
@@ -289,14 +261,15 @@ def test_keeps_the_other_options_of_a_line() -> None:
 
 TABLE = Path(__file__).parents[1] / "slurm_plugin/submission_cases.json"
 OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
-# What only sbatch sees, or only the plugin: jobs that are no trainers, the size of slurmctld's job
-# table, a script's line that a pipe has swallowed. What of an array is here a trainer each.
+# What only sbatch sees, or only the plugin: jobs that are no trainers, slurmctld's nodes and job
+# table, folders, a line that a pipe has swallowed. What of an array is here a trainer each.
 NOT_HERE = {
     *("a key as an argument of its own", "by environment", "a bad key by environment"),
     *("more than a tenth of the job table", "far more than a tenth of the job table"),
     *("tasks in a script through a pipe, and a range", "a heterogeneous job"),
     *("an array", "an array by environment", "an array of two tasks, a step apart"),
-    *("one at a time", "not a number"),
+    *("more GPUs than a node has", "more nodes than there are", "not a number"),
+    "a folder for output that is not there",
 }
 
 
@@ -346,73 +319,47 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
         assert any(said.strip() in f"bftrainer: {one}" for one in submission.notes)
 
 
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
-        (["--gpus-per-node=2"], True),
-        (["--gpus=8"], True),
-        (["--gres=gpu:a100:2"], True),
-        (["--gpus-per-node=0"], False),
-        (["--gres=gpu:nvidia_a100:0"], False),
-        (["--gres=gpu=0"], False),
-        (["--gpus-per-node=a100:0,v100:2"], True),
-        (["--gpus-per-node=a100:2,v100:0"], True),
-        (["--gres=fpga:2"], False),
-        (["--gres=gpumem:20g"], False),
-        (["--cpus-per-task=2"], False),
-        (["-c2", "--exclusive"], False),
-        (["-c2", "--gpus-per-task=1"], False),
-        (["--gpus-per-node=2", "--mem=0"], False),
-        (["--gpus-per-node=2", "--mem=0G"], False),
-        (["--gpus-per-node=2", "--mem=100"], True),
-        (["-c2", "--mem-per-cpu=0"], False),
-        (["--gpus-per-node=2", "--exclusive"], False),
-        (["--gpus-per-node=2", "--gpus-per-task=1"], False),
-        ([], False),
-    ],
+PARTS = (
+    *("--gpus-per-node=2", "--gpus=8", "--gres=gpu:a100:2", "--gpus-per-node=2 --mem=100"),
+    *("--gpus-per-node=a100:0,v100:2", "--gpus-per-node=a100:2,v100:0"),
 )
-def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
-    options: list[str], part: bool
-) -> None:
-    def exclusive(share: bool) -> bool:
-        script = {"nodes": "4"}
-        made = compose("x", script, options, site_partition="bftrainer", share=share)
-        whole = "--exclusive=exclusive" in made.options
-        assert ("; for whole nodes write --exclusive" in made.notes[0]) is not whole
-        all_memory = share and any("mem=0" in one or "mem-per-cpu=0" in one for one in options)
-        assert ("nodes; whole ones, since --mem=0" in made.notes[0]) is all_memory
-        return whole
-
-    assert exclusive(share=False)
-    assert exclusive(share=True) is not part
-
-
-@pytest.mark.parametrize(
-    ("options", "share", "refused"),
-    [
-        (["-c2"], True, True),
-        (["--mem=4G"], True, True),
-        (["-c2", "--exclusive"], True, False),
-        (["-c2", "--mem=0"], True, False),
-        (["-c2", "--gpus-per-node=2"], True, False),
-        ([], True, False),
-        (["-c2"], False, False),
-    ],
+WHOLE = (
+    *("", "--gpus-per-node=0", "--gres=gpu:nvidia_a100:0", "--gres=gpu=0", "--gres=fpga:2"),
+    *("--gres=gpumem:20g", "--cpus-per-task=2", "-c2 --exclusive", "-c2 --gpus-per-task=1"),
+    *("--gpus-per-node=2 --exclusive", "--gpus-per-node=2 --gpus-per-task=1"),
 )
-def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(
-    options: list[str], share: bool, refused: bool
-) -> None:
-    def submitted() -> object:
-        site = {"site_partition": "bftrainer", "share": share}
-        return compose(
-            "x", {"nodes": "4"}, options, **site, ask=lambda words: "bftrainer|1|8|80|gpu:4\n"
-        )
+WHOLE_FOR_MEMORY = (
+    "--gpus-per-node=2 --mem=0",
+    "--gpus-per-node=2 --mem=0G",
+    "-c2 --mem-per-cpu=0",
+)
 
-    if refused:
-        with pytest.raises(SubmissionError, match="trainers share nodes by GPUs"):
-            submitted()
-    else:
-        submitted()
+
+def shared(options: str, share: bool = True, gpus: str = "") -> Submission:
+    """A trainer for a site that lets trainers share nodes, or does not."""
+    nodes = f"bftrainer|1|8|8000|{gpus}\n" if gpus else ""
+    site, given = "bftrainer", options.split()
+    answer = lambda words: nodes  # noqa: E731
+    return compose("x", {"nodes": "4"}, given, site_partition=site, share=share, ask=answer)
+
+
+@pytest.mark.parametrize("options", [*PARTS, *WHOLE, *WHOLE_FOR_MEMORY])
+def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(options: str) -> None:
+    for share in (True, False):
+        made, part = shared(options, share), share and options in PARTS
+        assert ("--exclusive=exclusive" in made.options) is not part
+        assert ("; for whole nodes write --exclusive" in made.notes[0]) is part
+        for_memory = share and options in WHOLE_FOR_MEMORY
+        assert ("nodes; whole ones, since --mem=0" in made.notes[0]) is for_memory
+
+
+@pytest.mark.parametrize("options", ["-c2", "--mem=4G"])
+def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(options: str) -> None:
+    with pytest.raises(SubmissionError, match="trainers share nodes by GPUs"):
+        shared(options, gpus="gpu:4")
+    shared(options, gpus="gpu:4", share=False)
+    for more in ("--exclusive", "--mem=0", "--gpus-per-node=2"):
+        shared(f"-c2 {more}", gpus="gpu:4")
 
 
 @pytest.mark.parametrize(
@@ -429,6 +376,12 @@ def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(
 )
 def test_a_job_id_is_found_among_what_a_sites_sbatch_prints(printed: str) -> None:
     assert job_id(printed) == 12
+
+
+def test_more_nodes_than_an_array_can_have_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    slurm = runner(tmp_path, scontrol="echo MaxArraySize = 11; echo MaxJobCount = 10000")
+    with pytest.raises(RefusedError, match=r"MaxArraySize.*write at most -N 2-10"):
+        submit(slurm, composed("-N2-11"), "")
 
 
 def test_an_sbatch_that_prints_no_job_id_leaves_open_whether_it_has_submitted() -> None:

@@ -102,4 +102,6 @@ def make_element_lab(
 @pytest.fixture(scope="session")
 def element_lab(make_element_lab: Callable[..., Lab]) -> Callable[[str], Lab]:
     """Returns the cluster for elements where Slurm tracks processes in this way."""
-    return cache(lambda tracked: make_element_lab(nodes=2, linuxproc=tracked == "linuxproc"))
+    return cache(
+        lambda tracked: make_element_lab(nodes=2, gpus=8, linuxproc=tracked == "linuxproc")
+    )

@@ -8,11 +8,9 @@ import pwd
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from bftrainer_slurm.keeper.credentials import challenge, secret_of_job
 from scripts.labcluster.cluster import free_ports
@@ -22,14 +20,13 @@ from scripts.labcluster.cluster import free_ports
 class FakeKeeper:
     """Listens on a free port of the loopback address while the context is open.
 
-    ``key`` is the site's, ``user`` whose all trainers are; ``notes`` have an ``up`` as a
-    line of words, too.
+    ``key`` is the site's, ``user`` whose all trainers are; ``lines`` have an ``up`` as words, too.
     """
 
     port: int = 0
     key: bytes = b""
     user: str = "root"
-    notes: list[tuple[float, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     met: set[str] = field(default_factory=set)  # arrays of which an element has come up
     finished: bool = False  # what it says of trainings
 
@@ -52,7 +49,7 @@ class FakeKeeper:
                         return
                     up = json.loads(self.rfile.readline(512))["up"]
                     line = f"up {who} {up['task']} {up['node']}"
-                keeper.take(line)
+                keeper.lines.append(line)
                 self.wfile.write(keeper.answer(line).encode() + b"\n")
 
         class Server(socketserver.ThreadingTCPServer):
@@ -66,36 +63,37 @@ class FakeKeeper:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
     @contextmanager
-    def unreachable(self) -> Iterator[None]:
-        """As if its host were gone: nothing answers, not even to refuse a connection."""
-        self.__exit__(None, None, None)
-        full = socket.create_server(("127.0.0.1", self.port), backlog=0)
-        waiting = [socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK) for _ in range(8)]
-        for one in waiting:
-            one.connect_ex(full.getsockname())
+    def away(self) -> Iterator[None]:
+        """It has ended, and its host refuses connections."""
+        self._server.shutdown()
+        self._server.server_close()
         try:
             yield
         finally:
-            for one in (full, *waiting):
-                one.close()
             self.__enter__()
+
+    @contextmanager
+    def unreachable(self) -> Iterator[None]:
+        """As if its host were gone: nothing answers, not even to refuse a connection."""
+        with self.away(), socket.create_server(("127.0.0.1", self.port), backlog=0) as full:
+            kinds = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+            waiting = [socket.socket(type=kinds) for _ in range(8)]
+            for one in waiting:
+                one.connect_ex(full.getsockname())
+            try:
+                yield
+            finally:
+                for one in waiting:
+                    one.close()
 
     def secret(self, array: int) -> bytes:
         """Return a trainer's secret."""
         return secret_of_job(self.key, array, pwd.getpwnam(self.user).pw_uid)
-
-    def take(self, line: str) -> None:
-        self.notes.append((time.time(), line))
 
     def answer(self, line: str) -> str:
         words = line.split()
@@ -107,6 +105,3 @@ class FakeKeeper:
         if words == ["submitted"] or (words[:1] in (["leaving"], ["gone"]) and len(words) == 4):
             return "ok"
         return "refused not a request"
-
-    def lines(self) -> list[str]:
-        return [line for _, line in self.notes]

@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from scripts.labcluster.lab import Lab
 
 pytestmark = pytest.mark.slurm
-SCRIPT = "#!/bin/sh\nsrun true\n"
 
 
-@pytest.fixture(scope="module")
-def listener() -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.settimeout(120)
-        yield bound
-
-
-@pytest.fixture(scope="module")
-def lab(make_lab: Callable[..., Lab], plugins: Path, listener: socket.socket) -> Lab:
-    """Where two hosts are told; the first is a documentation address."""
-    to = f"192.0.2.1:6740,127.0.0.1:{listener.getsockname()[1]}"
-    return make_lab(
-        nodes=1, plugstack=[f"optional {plugins}/bftrainer.so keeper=h:1 announce={to}"]
-    )
-
-
-def heard(listener: socket.socket) -> list[bytes]:
-    """All datagrams that have come."""
-    found = []
-    listener.setblocking(False)
-    try:
-        while True:
-            found.append(listener.recv(100))
-    except BlockingIOError:
-        listener.settimeout(120)
-        return found
-
-
-@pytest.mark.parametrize(
-    "command", [("sbatch", "-W", "-o", "/dev/null"), ("srun", "true"), ("salloc", "srun", "true")]
-)
-def test_a_submission_is_announced_once(
-    lab: Lab, listener: socket.socket, command: tuple[str, ...]
-) -> None:
-    given = SCRIPT if command[0] == "sbatch" else None
-    lab.run(*command, input=given)
-    assert heard(listener) == [b"announced\n"]
+def test_each_submission_is_announced_once(lab_that_rewrites: Callable[[str], Lab]) -> None:
+    """Two hosts are told; the first is a documentation address."""
+    lab = lab_that_rewrites("spank")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.setblocking(False)
+        to = f"announce=192.0.2.1:6740,127.0.0.1:{listener.getsockname()[1]}"
+        for command in (("sbatch", "-o/dev/null"), ("srun", "true"), ("salloc", "srun", "true")):
+            given = "#!/bin/sh\nsrun true\n" if command[0] == "sbatch" else None
+            with lab.plugstack(lambda line: f"{line.rstrip()} {to}\n"):
+                lab.run(*command, input=given)
+                lab.wait_until_idle()
+            assert listener.recv(100) == b"announced\n"
+            with pytest.raises(BlockingIOError):
+                listener.recv(100)

@@ -13,9 +13,10 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,12 +127,21 @@ ALIKE_IN_CGROUPS = {
 } - {"TERM ignored by all of them", "named as our guard"}
 # Each change must pass those without cgroups, where all depends on us.
 NIGHTLY = {"cgroup": pytest.mark.nightly, "linuxproc": ()}
-ROWS = [
-    pytest.param(tracked, script, id=f"{tracked}-{name}", marks=NIGHTLY[tracked])
-    for tracked in ("cgroup", "linuxproc")
-    for name, script in ATTACKS.items()
-    if tracked != "cgroup" or name not in ALIKE_IN_CGROUPS
-]
+
+
+def rows(table: dict[str, tuple[object, ...]], in_cgroups: Collection[str]) -> list[Any]:
+    """Return the table's rows for each way; in cgroups those of these names."""
+    return [
+        pytest.param(tracked, *row, id=f"{tracked}-{name}", marks=NIGHTLY[tracked])
+        for tracked in NIGHTLY
+        for name, row in table.items()
+        if tracked != "cgroup" or name in in_cgroups
+    ]
+
+
+ROWS = rows(
+    {name: (script,) for name, script in ATTACKS.items()}, ATTACKS.keys() - ALIKE_IN_CGROUPS
+)
 
 # What their users start in the trainers' partition without us: a command, and its script.
 SBATCH = ("sbatch", "--requeue")
@@ -157,39 +167,27 @@ OTHERS = {
 
 # How processes are kept together does not change who is guarded: in cgroups one of each launcher.
 IN_CGROUPS_TOO = ("a plain job", "srun", "a step in an allocation")
-ROWS_OF_OTHERS = [
-    pytest.param(tracked, *row, id=f"{tracked}-{name}", marks=NIGHTLY[tracked])
-    for tracked in ("cgroup", "linuxproc")
-    for name, row in OTHERS.items()
-    if tracked != "cgroup" or name in IN_CGROUPS_TOO
-]
+ROWS_OF_OTHERS = rows(OTHERS, IN_CGROUPS_TOO)
 
 
 @pytest.fixture(scope="module")
 def attacked_lab(make_element_lab: Callable[..., Lab]) -> Callable[[str], Lab]:
     """Returns the cluster that keeps track of processes in one of the two ways."""
-
-    @cache
-    def started(tracked: str) -> Lab:
-        lab = make_element_lab(nodes=1, linuxproc=tracked == "linuxproc")
-        plugstack = lab.dir / "plugstack.conf"
-        plugstack.write_text(f"{plugstack.read_text().rstrip()} max_grace={GRACE_S}\n")
-        return lab
-
-    return started
+    return cache(lambda tracked: make_element_lab(nodes=1, linuxproc=tracked == "linuxproc"))
 
 
 @pytest.fixture(params=[pytest.param("cgroup", marks=NIGHTLY["cgroup"]), "linuxproc"])
 def lab(request: pytest.FixtureRequest, attacked_lab: Callable[[str], Lab]) -> Iterator[Lab]:
     attacked = attacked_lab(request.param)
     wait_until(lambda: node_state(attacked) == "idle")
-    yield attacked
+    with attacked.plugstack(lambda line: f"{line.rstrip()} max_grace={GRACE_S}\n"):
+        yield attacked
     for user in ("alice", "bob"):
         attacked.run("scancel", f"--user={user}", user="root")
 
 
-def seconds_until_an_ordinary_job_runs(lab: Lab) -> float:
-    """Submit one that needs the element's node, and finds nothing of the element on it."""
+def assert_the_node_comes_back(lab: Lab) -> None:
+    """An ordinary job needs the element's node, and finds nothing of the element on it."""
     output = lab.home("bob") / "ordinary.out"
     output.unlink(missing_ok=True)
     left = "ps -u alice -o stat=,comm=,args= | grep -v ^Z"
@@ -199,11 +197,7 @@ def seconds_until_an_ordinary_job_runs(lab: Lab) -> float:
     wait_until(lambda: output.exists() and output.read_text().endswith("end\n"))
     first, *others = output.read_text().splitlines()
     assert others == ["end"]
-    return float(first.removeprefix("started=")) - begun_s
-
-
-def assert_the_node_comes_back(lab: Lab) -> None:
-    elapsed_s = seconds_until_an_ordinary_job_runs(lab)
+    elapsed_s = float(first.removeprefix("started=")) - begun_s
     print(f"{elapsed_s:.2f} s")
     wait_until(lambda: node_state(lab) == "idle")
     assert elapsed_s < BOUND_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -70,53 +71,22 @@ def test_the_script_sees_a_batch_script_of_one_node(once: Site) -> None:
     assert "ExitCode=9:0" in once.run("scontrol", "show", "job", element.name).stdout
 
 
-def test_of_two_sruns_that_ask_the_first_trains_and_the_other_is_told_so(once: Site) -> None:
-    home = once.lab.home("alice")
-    trains, ask = home / "trains", home / "ask.py"
-    ask.write_text(
-        "import os, sys\n"
-        "from bftrainer_slurm.elastic.rendezvous.only_launcher import trains_beside\n"
-        "print(f'{sys.argv[1]}={trains_beside(os.environ)}')\n"
-    )
-    element = start_element(
-        once,
-        f"#!/bin/bash\nsrun sh -c 'python3 {ask} first; touch {trains}; exec sleep 1000' &\n"
-        f"while ! [ -e {trains} ]; do sleep 0.1; done\n"
-        f"srun --overlap python3 {ask} second\n"
-        "echo ready=yes\nwait\n",
-    )
-    element.wait_for("ready=yes")
-    found = element.lines()
-    assert [found[name] for name in ("first", "second")] == ["False", "True"]
-    assert "an srun trains already" in element.text()
-
-
 @pytest.mark.parametrize("who", ["user", "site"])
 def test_who_does_not_want_it_has_it_not(once: Site, who: str) -> None:
     script = "#!/bin/bash\nsrun true\necho sruns=${BFTRAINER_SRUNS+there}\necho end\n"
-    plugstack = once.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
-    if who == "site":
-        plugstack.write_text(f"{line.rstrip()} batch=each\n")
-    try:
+    added = " batch=each" if who == "site" else ""
+    with once.lab.plugstack(lambda line: f"{line.rstrip()}{added}\n"):
         element = start_element(once, script, *(["--bftrainer=batch=each"] * (who == "user")))
         element.wait_for("end")
-    finally:
-        plugstack.write_text(line)
     assert element.lines()["sruns"] == ""
 
 
 def test_a_script_has_what_it_had_without_us(once: Site) -> None:
-    plugstack = once.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
     element = start_element(once, SHOWS)
     element.wait_for("end\n")
-    plugstack.write_text(" ".join(word for word in line.split() if "python=" not in word) + "\n")
-    try:
+    with once.lab.plugstack(lambda line: re.sub(r"python=\S+", "", line)):
         plain = start_element(once, SHOWS)
         plain.wait_for("end\n")
-    finally:
-        plugstack.write_text(line)
     found, wanted = element.lines(), plain.lines()
     names, others = set(found.pop("names").split()), set(wanted.pop("names").split())
     ours = {"PYTHONPATH", "SINGULARITY_BINDPATH"}
@@ -124,17 +94,3 @@ def test_a_script_has_what_it_had_without_us(once: Site) -> None:
     assert others <= names
     assert {name: wanted[name] for name in found} == found
     assert found["script"] == "slurm_script 0"
-
-
-def test_a_script_without_srun_runs_as_ever_and_says_so(once: Site) -> None:
-    element = start_element(once, "#!/bin/bash\necho sruns=${BFTRAINER_SRUNS+there}\necho end\n")
-    element.wait_for("end")
-    assert element.lines()["sruns"] == ""
-    assert "this script has no srun: all of it runs on each node" in element.text()
-
-
-def test_it_is_requeued_as_any_script(once: Site) -> None:
-    element = start_element(once, "#!/bin/sh\necho ready=$$\nsrun sleep 1000\n")
-    element.wait_for("ready=")
-    element.requeue()
-    wait_until(lambda: element.text().count("ready=") == 2)

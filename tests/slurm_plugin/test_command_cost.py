@@ -13,19 +13,10 @@ from tests.tools import run_tool
 def test_the_two_runs_of_a_round_are_compared_with_each_other() -> None:
     found = compare([(10.0, 11.0), (20.0, 21.0), (30.0, 32.0)])  # slow ones and fast ones
     assert (found.without, found.with_plugin, found.difference) == (20.0, 21.0, 1.0)
-
-
-def test_the_difference_lies_between_values_of_the_middle() -> None:
     found = compare([(5.0, 5.0 + number) for number in range(100)])
     assert (found.low, found.high) == (40.0, 59.0)  # 1.96 times 5 values on each side
-
-
-def test_each_figure_has_a_line() -> None:
-    text = rendered({"sbatch": compare([(10.0, 12.0)]), "srun": compare([(5.0, 6.0)])})
-    assert [line.split()[:5] for line in text.splitlines()[1:]] == [
-        ["sbatch", "10.00", "12.00", "+2.00", "+2.00"],
-        ["srun", "5.00", "6.00", "+1.00", "+1.00"],
-    ]
+    line = rendered({"sbatch": compare([(10.0, 12.0)])}).splitlines()[-1]
+    assert line.split()[:5] == ["sbatch", "10.00", "12.00", "+2.00", "+2.00"]
 
 
 @pytest.mark.slurm

@@ -22,29 +22,22 @@ def lab(lab_that_rewrites: Callable[[str], Lab]) -> Lab:
 
 
 @pytest.mark.parametrize("command", ["srun", "salloc"])
-@pytest.mark.parametrize("partitions", ["bftrainer", "main,bftrainer"])
-def test_salloc_and_srun_are_refused_in_the_trainers_partition(
-    lab: Lab, command: str, partitions: str
+def test_salloc_and_srun_are_refused_in_the_trainers_partition_and_go_on_elsewhere(
+    lab: Lab, command: str
 ) -> None:
-    refused = lab.run(command, "-p", partitions, "-N1", "true", check=False)
-    assert refused.returncode != 0
-    assert "takes batch scripts only" in refused.stderr
-
-
-@pytest.mark.parametrize("command", ["srun", "salloc"])
-def test_salloc_and_srun_go_on_elsewhere(lab: Lab, command: str) -> None:
+    for partitions in ("bftrainer", "main,bftrainer"):
+        refused = lab.run(command, "-p", partitions, "-N1", "true", check=False)
+        assert refused.returncode != 0
+        assert "takes batch scripts only" in refused.stderr
     lab.run(command, "-N1", "true")
 
 
-def test_a_job_cannot_be_moved_into_the_trainers_partition(lab: Lab) -> None:
-    job = lab.sbatch("--hold", "-o/dev/null", script="#!/bin/sh\ntrue\n")
+def test_batch_scripts_are_taken_and_others_cannot_be_moved_there(lab: Lab) -> None:
+    words = ("--hold", "-o/dev/null")
+    ours = lab.sbatch("-p", "bftrainer", *words, script="#!/bin/sh\ntrue\n")
+    job = lab.sbatch(*words, script="#!/bin/sh\ntrue\n")
     update = ("scontrol", "update", f"JobId={job}")
     assert lab.run(*update, "Partition=bftrainer", check=False).returncode != 0
     assert lab.squeue(job, "%P") == ["main"]
     lab.run(*update, "JobName=other")
-    lab.run("scancel", str(job))
-
-
-def test_batch_scripts_are_taken(lab: Lab) -> None:
-    job = lab.sbatch("-p", "bftrainer", "--hold", "-o/dev/null", script="#!/bin/sh\ntrue\n")
-    lab.run("scancel", str(job))
+    lab.run("scancel", str(job), str(ours))

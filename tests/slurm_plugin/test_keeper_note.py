@@ -32,14 +32,9 @@ print(shared[8:].partition(b"\\0")[0].decode())  # after two numbers
 UP = '{"up":{"task":3,"node":"n1"}}'
 
 
-@pytest.fixture(scope="module")
-def library(built_part: Callable[[str], Path]) -> Path:
-    return built_part("keeper_note")
-
-
 @pytest.fixture
-def ask(library: Path, tmp_path: Path) -> Callable[..., str]:
-    key = tmp_path / "key"
+def ask(built_part: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
+    key, library = tmp_path / "key", built_part("keeper_note")
     key.touch(mode=0o600)
     key.write_bytes(KEY)
 
@@ -87,8 +82,11 @@ def test_one_that_is_too_early_hears_why(ask: Callable[..., str]) -> None:
         wait_until(lambda: ask(keeper.client.address) == said)
 
 
-def test_a_line_that_is_wrong_is_answered_too(keeper: Inside, ask: Callable[..., str]) -> None:
+def test_a_line_that_is_wrong_is_answered_too_and_nobody_there_is_no_answer(
+    keeper: Inside, ask: Callable[..., str]
+) -> None:
     wait_until(lambda: ask(keeper.client.address, '{"up":{}}').startswith("refused not a message"))
+    assert ask("127.0.0.1:1") == ""
 
 
 @pytest.mark.parametrize("kind", IMPOSTORS)
@@ -107,7 +105,3 @@ def test_what_an_impostor_says_is_safe_to_show(ask: Callable[..., str]) -> None:
         assert ask(it[0]) == "refused ?]0;mine??" + "x" * 400
     with impostor(lambda who, nonce: b"x" * 5_000) as it:
         assert ask(it[0]) == ""
-
-
-def test_nobody_there_is_no_answer(ask: Callable[..., str]) -> None:
-    assert ask("127.0.0.1:1") == ""

@@ -59,15 +59,17 @@ def job_of(element: RunningElement) -> str:
 
 
 @pytest.fixture(params=["cgroup", "linuxproc"])
-def lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Iterator[Lab]:
-    made = make_element_lab(nodes=1, gpus=GPUS, linuxproc=request.param == "linuxproc")
+def lab(request: pytest.FixtureRequest, element_lab: Callable[[str], Lab]) -> Iterator[Lab]:
+    made = element_lab(request.param)
     yield made
     # Slurm starts those that it preempted again after two minutes: they keep a processor busy.
     made.run("scancel", "--user=alice", user="root")
+    made.wait_until_idle()
 
 
 def test_who_is_beside_an_element_lives_whatever_ends_it(lab: Lab) -> None:
-    neighbour = lab.sbatch("-N1", "--gpus-per-node=1", "-o", "/dev/null", script=NEIGHBOUR)
+    words = ("-wn1", "--gpus-per-node=1", "-o/dev/null")
+    neighbour = lab.sbatch(*words, script=NEIGHBOUR)
     wait_until(lambda: [name_of(one) for one in processes_of(neighbour)].count("sleep") == 2)
     before = processes_of(neighbour)
     scripts = [f"#!/bin/bash\n{ATTACKS[name]}\n" for name in ELEMENTS]
@@ -84,7 +86,7 @@ def test_who_is_beside_an_element_lives_whatever_ends_it(lab: Lab) -> None:
     assert all(processes_of(job) for job in there)
 
     output = lab.home("bob") / "ordinary.out"
-    rest = ("-N1", f"--gpus-per-node={GPUS - 1}", f"--output={output}")
+    rest = ("-wn1", f"--gpus-per-node={GPUS - 1}", f"--output={output}")
     lab.sbatch(
         *rest, user="bob", script="#!/bin/sh\nps -u alice -o stat=,args= | grep -v ^Z\necho end\n"
     )
@@ -94,4 +96,4 @@ def test_who_is_beside_an_element_lives_whatever_ends_it(lab: Lab) -> None:
     assert processes_of(neighbour) == before
     lab.run("sh", "-c", "echo > told")
     wait_until(lambda: lab.squeue(neighbour, "%T") == ["COMPLETED"])
-    wait_until(lambda: lab.states() == {"n1": "idle"})
+    wait_until(lambda: lab.states()["n1"] == "idle")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,95 +17,90 @@ from bftrainer_slurm.submission import plugin, rewrite_program
 from bftrainer_slurm.submission.directives import SubmissionError
 from bftrainer_slurm.submission.plugin import Sbatch, Word
 
+Told = Callable[..., list[Word]]
 SCRIPT = "#!/bin/sh\n#SBATCH -N 4 -n 8\ntrue\n"
 
 
-def told(
-    options: dict[str, str],
-    spec: str = "",
-    *,
-    command: tuple[str, ...] = (),
-    script: str | None = SCRIPT,
-    site: tuple[str, ...] = (),
-    monkeypatch: pytest.MonkeyPatch,
-) -> list[Word]:
-    arguments = () if script is None else ("/home/u/train.sh", "--lr", "1")
-    sbatch = Sbatch(options, ("sbatch", *command), arguments, script, Path("/nowhere"))
-    monkeypatch.setattr(plugin, "_sbatch", lambda document: sbatch)
-    limits = {"max_array_size": 1001, "max_job_count": 10_000}
-    return list(plugin.answer({"spec": spec, "site": site, **limits}))
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Returns what the plugin is told of these options of sbatch."""
+
+    def told(
+        options: dict[str, str],
+        spec: str = "",
+        command: tuple[str, ...] = (),
+        script: str | None = SCRIPT,
+        site: tuple[str, ...] = (),
+    ) -> list[Word]:
+        arguments = () if script is None else ("/home/u/train.sh", "--lr", "1")
+        sbatch = Sbatch(options, ("sbatch", *command), arguments, script, Path("/nowhere"))
+        monkeypatch.setattr(plugin, "_sbatch", lambda document: sbatch)
+        limits = {"max_array_size": 1001, "max_job_count": 10_000}
+        return list(plugin.answer({"spec": spec, "site": site, **limits}))
+
+    return told
 
 
 def of(words: list[Word], verb: str) -> dict[str, str]:
     return {name: value for what, name, value in words if what == verb}
 
 
-def test_a_trainer_is_set_checked_and_carried_to_its_nodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    words = told({"nodes": "2-4", "ntasks": "8"}, "grace=5,resume=no", monkeypatch=monkeypatch)
+def test_a_trainer_is_set_checked_and_carried_to_its_nodes(told: Told) -> None:
+    words = told({"nodes": "2-4", "ntasks": "8"}, "grace=5,resume=no,rendezvous=own")
     assert of(words, "set")["array"] == of(words, "check")["array"] == "0-4"
     assert of(words, "check").keys() == {"array", "comment", "nodes", "partition"}
     assert of(words, "given") == {"hold": ""}
-    assert of(words, "job") == {"BFTRAINER": "4 5 -", "BFTRAINER_RESUME": "no"}
+    asked = {"BFTRAINER_RENDEZVOUS": "own", "BFTRAINER_RESUME": "no"}
+    assert of(words, "job") == {"BFTRAINER": "4 5 -"} | asked
     assert of(words, "env")["SLURM_NTASKS"] == "2"  # eight on the script's four nodes
     assert of(words, "env")["PET_RDZV_BACKEND"] == "bftrainer-plugin-missing-on-this-node"
     assert of(words, "say") == {"": "1 to 4 nodes"}
 
 
-def test_what_the_site_has_decided_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_site_has_decided_counts(told: Told) -> None:
     site = ("keeper=h:1", "partition=spare", "qos=low", "share=yes", "max_grace=60")
     options = {"nodes": "2", "gpus-per-node": "2"}
-    words = told(options, "grace=50", site=site, monkeypatch=monkeypatch)
+    words = told(options, "grace=50", site=site)
     settings = of(words, "set")
     assert (settings["partition"], settings["qos"]) == ("spare", "low")
     assert "exclusive" not in settings
     with pytest.raises(SubmissionError, match=r"write at most -N 1-3"):
-        told({"nodes": "4"}, script=None, site=("max_elements=3",), monkeypatch=monkeypatch)
+        told({"nodes": "4"}, script=None, site=("max_elements=3",))
 
 
-def test_the_one_task_of_an_array_is_carried_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"nodes": "2", "array": "7%1", "output": "out-%a"}
-    words = told(options, script="#!/bin/sh\n", monkeypatch=monkeypatch)
+def test_the_one_task_of_an_array_is_carried_too(told: Told) -> None:
+    words = told({"nodes": "2", "array": "7%1", "output": "out-%a"}, script="#!/bin/sh\n")
     assert of(words, "job")["BFTRAINER"] == "2 0.5 7"
     assert of(words, "set")["output"] == "out-7"
 
 
-def test_an_array_is_refused_with_the_command_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_is_refused_with_the_command_to_type(told: Told) -> None:
     command = ("--bftrainer", "-N2", "--array=0-3", "--comment=my own")
     with pytest.raises(SubmissionError) as refusal:
-        told({"nodes": "2", "array": "0-3"}, command=command, monkeypatch=monkeypatch)
+        told({"nodes": "2", "array": "0-3"}, command=command)
     typed = "bftrainer submit -N2 --array=0-3 '--comment=my own' /home/u/train.sh --lr 1"
     assert f"write {typed}, which makes a trainer of each task" in str(refusal.value)
 
 
-def test_options_of_a_script_that_came_through_a_pipe_are_slurms(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    words = told({"nodes": "4", "ntasks": "8"}, script=None, monkeypatch=monkeypatch)
+def test_options_of_a_script_that_came_through_a_pipe_are_slurms(told: Told) -> None:
+    words = told({"nodes": "4", "ntasks": "8"}, script=None)
     assert of(words, "set")["ntasks"] == "2"
 
 
-@pytest.mark.parametrize(
-    ("export", "longer"),
-    [
-        ("NONE", "PET_RDZV_BACKEND"),
-        ("A,B=c", "A,B=c,PET_RDZV_BACKEND"),
-        ("ALL", None),
-        ("all,A", None),
-        ("NIL", None),
-    ],
-)
+EXPORTS = {"NONE": "PET_RDZV_BACKEND", "A,B=c": "A,B=c,PET_RDZV_BACKEND"}
+
+
+@pytest.mark.parametrize("export", [*EXPORTS, "ALL", "all,A", "NIL"])
 def test_a_list_of_exports_does_not_lose_what_keeps_a_node_from_training_alone(
-    monkeypatch: pytest.MonkeyPatch, export: str, longer: str | None
+    told: Told, export: str
 ) -> None:
-    words = told({"nodes": "4", "export": export}, script="#!/bin/sh\n", monkeypatch=monkeypatch)
-    assert of(words, "set").get("export") == longer
+    words = told({"nodes": "4", "export": export}, script="#!/bin/sh\n")
+    assert of(words, "set").get("export") == EXPORTS.get(export)
 
 
-def test_a_number_for_each_gpu_becomes_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_for_each_gpu_becomes_the_nodes(told: Told) -> None:
     options = {"nodes": "1", "gpus-per-node": "4", "cpus-per-gpu": "3", "mem-per-gpu": "2G"}
-    words = told(options, script="#!/bin/sh\n", monkeypatch=monkeypatch)
+    words = told(options, script="#!/bin/sh\n")
     assert of(words, "set").items() >= {"cpus-per-task": "12", "mem": "8G"}.items()
     assert of(words, "reset").keys() == {"cpus-per-gpu", "mem-per-gpu"}
     assert of(words, "unset").keys() == {"SLURM_CPUS_PER_GPU", "SLURM_MEM_PER_GPU"}

@@ -21,20 +21,12 @@ def silent(words: Sequence[str]) -> str:
 @pytest.mark.parametrize(
     "given",
     [
-        {"gpus-per-node": "8"},
-        {"gpus-per-node": "a100:4"},
-        {"gres": "gpu:h100:8"},
-        {"gres": "gres:gpu:2,disk:9"},
-        {"gres": "gpu=2"},
-        {"gpus-per-node": "a100"},
-        {"gres": "disk:9"},
-        {"mem": "1000000"},
+        *({}, {"gpus-per-node": "8"}, {"gpus-per-node": "a100:4"}, {"gpus-per-node": "a100"}),
+        *({"gres": "gpu:h100:8"}, {"gres": "gres:gpu:2,disk:9"}, {"gres": "gpu=2"}),
+        *({"gres": "disk:9"}, {"mem": "1000000"}, {"mem": "0"}, {"mem-per-cpu": "1000G"}),
         {"mem": "1000G", "gpus-per-node": "8"},
-        {"mem": "0"},
-        {"mem-per-cpu": "1000G"},
         {"cpus-per-task": "32", "ntasks-per-node": "4"},
         {"cpus-per-task": "12", "gpus-per-node": "8", "ntasks-per-node": "8"},
-        {},
     ],
 )
 def test_what_a_node_has_is_taken(given: dict[str, str]) -> None:
@@ -42,38 +34,27 @@ def test_what_a_node_has_is_taken(given: dict[str, str]) -> None:
 
 
 GPUS = "a100:4 and with h100:8 and with no GPUs"
+MEMORY = "1024000 MB and with 256000 MB and with 512000 MB"
+BOTH = "a100:4, 256000 MB and with h100:8, 1024000 MB and with no GPUs, 512000 MB"
 
 
 @pytest.mark.parametrize(
-    ("given", "refusal"),
+    ("given", "there"),
     [
-        ({"gpus-per-node": "9"}, f"--gpus-per-node=9: no node of {{}}{GPUS}"),
-        ({"gpus-per-node": "a100:5"}, f"--gpus-per-node=a100:5: no node of {{}}{GPUS}"),
-        ({"gres": "gpu:v100:2"}, f"--gres=gpu:v100:2: no node of {{}}{GPUS}"),
-        ({"gres": "gpu:a100:1,gpu:h100:1"}, f"--gres=gpu:a100:1,gpu:h100:1: no node of {{}}{GPUS}"),
-        (
-            {"mem": "1200G"},
-            "--mem=1200G: no node of {}1024000 MB and with 256000 MB and with 512000 MB",
-        ),
-        (
-            {"mem-per-cpu": "1200G"},
-            "--mem-per-cpu=1200G: no node of {}1024000 MB and with 256000 MB and with 512000 MB",
-        ),
+        ({"gpus-per-node": "9"}, GPUS),
+        ({"gpus-per-node": "a100:5"}, GPUS),
+        ({"gres": "gpu:v100:2"}, GPUS),
+        ({"gres": "gpu:a100:1,gpu:h100:1"}, GPUS),
+        ({"mem": "1200G"}, MEMORY),
+        ({"mem-per-cpu": "1200G"}, MEMORY),
         (
             {"cpus-per-task": "64", "ntasks-per-node": "4"},
-            "--cpus-per-task=64 --ntasks-per-node=4: no node of {}128 CPUs and with 32 CPUs and "
-            "with 96 CPUs",
+            "128 CPUs and with 32 CPUs and with 96 CPUs",
         ),
-        (
-            {"gpus-per-node": "a100:4", "mem": "300G"},
-            "--gpus-per-node=a100:4 --mem=300G: no node of {}a100:4, 256000 MB and with h100:8, "
-            "1024000 MB and with no GPUs, 512000 MB",
-        ),
+        ({"gpus-per-node": "a100:4", "mem": "300G"}, BOTH),
     ],
 )
-def test_what_no_node_has_is_refused_with_what_there_is(
-    given: dict[str, str], refusal: str
-) -> None:
+def test_what_no_node_has_is_refused_with_what_there_is(given: dict[str, str], there: str) -> None:
     asked = []
 
     def ask(words: Sequence[str]) -> str:
@@ -82,7 +63,9 @@ def test_what_no_node_has_is_refused_with_what_there_is(
 
     with pytest.raises(SubmissionError) as refused:
         check_nodes(given, "spare", ask)
-    assert str(refused.value) == refusal.format("partition spare has that; there are nodes with ")
+    wanted = " ".join(f"--{name}={value}" for name, value in given.items())
+    why = f"{wanted}: no node of partition spare has that; there are nodes with {there}"
+    assert str(refused.value) == why
     assert len(asked) == 1 + ("mem-per-cpu" in given)
 
 
@@ -104,9 +87,8 @@ def test_memory_for_each_cpu_counts_for_those_of_the_element_where_slurm_counts_
 
     def check(counted: str) -> None:
         config = f"SelectTypeParameters    = {counted}\nSlurmUser = slurm\n"
-        check_nodes(
-            given, "spare", lambda words: NODES if "sinfo" in words else config, whole=whole
-        )
+        told = {"sinfo": NODES, "scontrol": config}
+        check_nodes(given, "spare", lambda words: told[words[0]], whole=whole)
 
     check("CR_CORE")
     if not refusal:
@@ -118,11 +100,10 @@ def test_memory_for_each_cpu_counts_for_those_of_the_element_where_slurm_counts_
 
 
 def test_where_slurm_does_not_say_what_nodes_have_nothing_is_refused() -> None:
-    check_nodes({"gpus-per-node": "9"}, "spare", silent)
-    check_nodes({"gpus-per-node": "9"}, "spare", lambda words: "")
-    check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", lambda words: "spare|1|32|1|(null)\n")
-    check_nodes({}, "spare", silent, least=9)
-    check_nodes({}, "spare", lambda words: "", least=9)
+    for ask in (silent, lambda words: "", lambda words: "spare|1|32|1|(null)\n"):
+        check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", ask)
+    for ask in (silent, lambda words: ""):
+        check_nodes({}, "spare", ask, least=9)
 
 
 def test_more_nodes_than_there_are_are_refused_with_their_number() -> None:
@@ -162,12 +143,7 @@ def test_a_singleton_becomes_the_present_jobs_of_the_name(
 ) -> None:
     given = {"dependency": dependency, "job-name": "my run"}
     assert without_singleton(given, lambda words: "7 my run\n8 other\n9 my run\n9 my run\n") == left
-
-
-def test_without_such_jobs_nothing_is_left_of_it() -> None:
-    assert without_singleton({"dependency": "singleton", "job-name": "x"}, lambda words: "") == ""
-
-
-def test_a_singleton_is_refused_where_its_jobs_are_not_known() -> None:
-    with pytest.raises(SubmissionError, match="write --dependency=afterany:JOB"):
-        without_singleton({"dependency": "singleton", "job-name": "x"}, silent)
+    if dependency == "singleton":
+        assert without_singleton(given, lambda words: "") == ""
+        with pytest.raises(SubmissionError, match="write --dependency=afterany:JOB"):
+            without_singleton(given, silent)
