@@ -39,8 +39,7 @@ def main(output: Path) -> Findings:
     The same stream of ordinary jobs runs twice, without and with two trainers.
     """
     output = output.resolve()
-    if output.exists():
-        shutil.rmtree(output)
+    shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     tell = lambda text: click.echo(f"{text} ...", err=True)  # noqa: E731
     with prepared_site(_NODES, kill_wait=30, tell=tell) as site:
@@ -54,11 +53,8 @@ def _demonstrate(site: Site, output: Path) -> tuple[Summary, list[Submitted]]:
     without = _stream(site, "without", {})
     try:
         with site.controlled(_SETTINGS):
-            folders = {letter: site.folder(name=f"trainer-{letter}") for letter in _TRAINERS}
-            letters = {
-                _submit_trainer(site, folders[letter], tag): letter
-                for letter, tag in _TRAINERS.items()
-            }
+            trainers = {letter: _submit_trainer(site, letter) for letter in _TRAINERS}
+            letters = {array: letter for letter, (array, _) in trainers.items()}
             click.echo("\nthe same with two trainers, A and B, in the holes:", err=True)
             with suppress(TimeoutError):
                 wait_until(lambda: _all_train(site), _HEAD_START_S)
@@ -71,7 +67,6 @@ def _demonstrate(site: Site, output: Path) -> tuple[Summary, list[Submitted]]:
     finally:
         shutil.copy(site.controller.log, output / "controller.log")
     history = site.controller.state / "history.sqlite"
-    trainers = {letter: (array, folders[letter]) for array, letter in letters.items()}
     streams = {"without": without, "with": stream}
     return summary_of(_NODES, begin_s, streams, history, trainers), stream
 
@@ -119,10 +114,12 @@ def _progress(status: Mapping[str, Any], letters: Mapping[int, str]) -> Iterator
         yield f"{letter}: {counted(count, 'node')}, {far}{speed}"
 
 
-def _submit_trainer(site: Site, folder: Path, tag: str) -> int:
-    example = site.stage.repo / "examples" / "digits"
-    script, out = (example / "train.sh").read_text(), f"--output={folder}/slurm-%a.out"
-    return site.submit(script, "1-3", tag, out, env={"FOLDER": str(folder)}, cwd=example)
+def _submit_trainer(site: Site, letter: str) -> tuple[int, Path]:
+    """Submit a trainer; return its array, and the folder with its output."""
+    example, folder = site.stage.repo / "examples/digits", site.folder(name=f"trainer-{letter}")
+    script = (example / "train.sh").read_text()
+    words = ("1-3", _TRAINERS[letter], f"--output={folder}/slurm-%a.out")
+    return site.submit(script, *words, env={"FOLDER": str(folder)}, cwd=example), folder
 
 
 def _all_train(site: Site) -> bool:

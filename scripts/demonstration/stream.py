@@ -80,42 +80,18 @@ def run_stream(
 
     ``run`` runs a command as the user whose jobs these are; ``folder`` is that user's.
     """
-
-    def over(now_s: float, submitted: Sequence[Submitted]) -> bool:
-        tick(now_s)
-        return all(one.end_s is not None for one in submitted)
-
     # slurmctld looks at new batch jobs once a second, so both runs begin at the same part of one.
     time.sleep(1 - time.time() % 1)
-    return submit_stream(stream, folder, run, over, time.time())
-
-
-def submit_stream(
-    stream: Sequence[OrdinaryJob],
-    folder: Path,
-    run: Run,
-    over: Callable[[float, Sequence[Submitted]], bool],
-    begin_s: float,
-) -> list[Submitted]:
-    """Submit the stream, and return when ``over`` says so after the last submission.
-
-    It is asked at least twice a second, with the seconds since ``begin_s`` (Unix seconds) and what
-    was submitted so far.
-    """
-    submitted: list[Submitted] = []
-    while True:
+    submitted, begin_s = list[Submitted](), time.time()
+    while len(submitted) < len(stream) or any(one.end_s is None for one in submitted):
         now_s = time.time() - begin_s
-        while len(submitted) < len(stream) and stream[len(submitted)].at_s <= now_s:
-            name = folder / f"job-{len(submitted)}"
-            submitted.append(submit_job(stream[len(submitted)], name, run))
-        if over(now_s, submitted) and len(submitted) == len(stream):
-            return submitted
+        while (left := stream[len(submitted) :]) and left[0].at_s <= now_s:
+            submitted.append(submit_job(left[0], folder / f"job-{len(submitted)}", run))
+        tick(now_s)
         now_s = time.time() - begin_s
-        next_s = [
-            now_s + _TICK_S - now_s % _TICK_S,
-            *(one.at_s for one in stream[len(submitted) :]),
-        ]
-        time.sleep(max(0.0, min(next_s) - now_s))
+        next_s = min([now_s + _TICK_S - now_s % _TICK_S, *(one.at_s for one in left)])
+        time.sleep(max(0.0, next_s - now_s))
+    return submitted
 
 
 def submit_job(job: OrdinaryJob, name: Path, run: Run) -> Submitted:

@@ -18,10 +18,10 @@ from scripts.benchkit.command import (
     replace_file,
 )
 from scripts.benchkit.machine import this_machine
-from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
-from scripts.impact_bench.figures import document, figures_of, rendered
-from scripts.impact_bench.stream import busy_stream, open_stream, quicker
-from scripts.impact_bench.trainers import SCRIPTS
+from scripts.benchkit.text import table
+from scripts.impact_bench.figures import delays_s, figures_of, targets
+from scripts.impact_bench.run import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
+from scripts.impact_bench.stream import busy_stream, quicker
 from scripts.labcluster.cluster import LabError
 
 
@@ -30,47 +30,13 @@ from scripts.labcluster.cluster import LabError
 @number("--nodes", 8, 2, 64, "Of each private cluster; all are this host.")
 @number("--gpus", 0, 0, 16, "GPUs a node: ordinary jobs of 1 to 16 GPUs share nodes.")
 @click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
-@number(
-    "--load",
-    *(0.6, 0.05, 0.95),
-    "Node-seconds that jobs ask for, of those that there are while they arrive.",
-)
+@number("--load", *(0.6, 0.05, 0.95), "Of all node-seconds, while jobs arrive: what they ask for.")
 @number("--longer", 1, 1, 100, "Jobs run so many times as long, and come as much more seldom.")
-@click.option(
-    "--trainers",
-    type=click.Choice(list(SCRIPTS)),
-    default="polite",
-    help="Whether elements sleep, or resist being ended; none: a run to see the bench's own error.",
-)
-@click.option(
-    "--open",
-    "no_head",
-    is_flag=True,
-    help="No job of all nodes at the head of the queue: most jobs start as they come.",
-)
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="Schedulers and jobs thirty times as fast as at a site: a quick, less precise try.",
-)
-@folder(
-    "--out",
-    "out",
-    "For the table, the JSON and the daemons' logs.",
-    Path("bench-impact-output"),
-)
-def main(
-    jobs: int,
-    nodes: int,
-    gpus: int,
-    seed: int,
-    load: float,
-    longer: int,
-    trainers: str,
-    no_head: bool,
-    quick: bool,
-    out: Path,
-) -> Findings:
+@click.option("--open", "no_head", is_flag=True, help="No job of all nodes waits before them.")
+@click.option("--null", is_flag=True, help="No trainers on either side: the error of the bench.")
+@click.option("--quick", is_flag=True, help="All thirty times as fast: a try, less precise.")
+@folder("--out", "out", "For table, JSON and the daemons' logs.", Path("bench-impact-output"))
+def main(null: bool, quick: bool, out: Path, **asked: Any) -> Findings:
     """Measure what trainers cost ordinary jobs, on two private Slurm clusters on this machine.
 
     The same stream of ordinary jobs runs on both, side by side, and on one of them trainers have
@@ -81,58 +47,35 @@ def main(
     Examples:
       scripts/run bench-impact --jobs 25
       scripts/run bench-impact --nodes 4 --gpus 8
-      scripts/run bench-impact --nodes 4 --gpus 8 --open --jobs 45 --trainers none
-      scripts/run bench-impact --trainers hostile --out /var/tmp/hostile
+      scripts/run bench-impact --nodes 4 --gpus 8 --open --jobs 45 --null
     """
     try:
-        make = open_stream if no_head else busy_stream
-        stream = make(jobs, nodes, seed, load, gpus, longer)
+        stream = busy_stream(**asked)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--load") from error
+    nodes, gpus = asked["nodes"], asked["gpus"]
     pace = QUICK if quick else SITE
-    parts = parts_of(gpus)
-    asked: dict[str, Any] = {
-        "jobs": jobs,
-        "nodes": nodes,
-        "gpus": gpus,
-        "parts": parts,
-        "seed": seed,
-        "load": load,
-        "longer": longer,
-        "trainers": trainers,
-        "head": not no_head,
-        "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
-        "controller": dict(pace.controller),
-    }
+    settings = asked | {"null": null, **pace, "KillWait": KILL_WAIT_S}
     machine = this_machine("mip")
-    run = quicker(stream, QUICKER) if quick else stream
-    measured = measure(run, nodes, trainers, pace, out / "logs", progress(), gpus, parts)
-    figures = figures_of(measured)
-    texts = [_title(asked), *rendered(measured, figures)]
-    found = findings(machine, *texts, settings=asked, **document(measured, figures))
+    stream = quicker(stream, QUICKER) if quick else stream
+    off, on = measure(stream, nodes, gpus, pace, null, out / "logs", progress())
+    both = off, on, nodes, max(1, gpus)
+    delays, figures = delays_s(*both), figures_of(*both)
+    rows = [["start delay, s", "JOBS", "MEDIAN", "MEAN", "P95", "MAX"]]
+    for name, one in delays.items():
+        values = (one.median, one.mean, one.p95, one.most)
+        rows.append([f"  {name}", str(one.count), *(f"{value:.2f}" for value in values)])
+    found = findings(
+        machine,
+        ", ".join(f"{name}: {value}" for name, value in settings.items()),
+        table(rows),
+        table((name, f"{value:,.1f}") for name, value in figures.items()),
+        targets=targets(delays, figures, gpus),
+        settings=settings,
+        delays_s=delays,
+        figures=figures,
+        sides={side.name: side for side in (off, on)},
+    )
     replace_file(out / "table.txt", found.text + "\n")
     replace_file(out / "results.json", json_text(found.document) + "\n")
     return found
-
-
-def parts_of(gpus: int) -> list[int]:
-    """Return the GPUs of an element of each trainer: some of them fill whatever a node has free.
-
-    One trainer has at most one element on a node.
-    """
-    if gpus < 2:
-        return [1] * gpus
-    return [gpus // 2, *parts_of(gpus - gpus // 2)]
-
-
-def _title(asked: dict[str, Any]) -> str:
-    controller = ", ".join(f"{key}={value}" for key, value in asked["controller"].items())
-    gpus = f" of {asked['gpus']} GPUs" if asked["gpus"] else ""
-    parts = f" with {', '.join(map(str, asked['parts']))} GPUs of a node" * bool(asked["parts"])
-    longer = f", jobs {asked['longer']} times as long" * (asked["longer"] > 1)
-    head = "" if asked["head"] else ", no job of all nodes"
-    return (
-        f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes{gpus}, seed {asked['seed']}, "
-        f"load {asked['load']:g}{longer}{head}; trainers: {asked['trainers']}{parts}\n"
-        f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
-    )

@@ -5,29 +5,47 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from bftrainer_slurm.controller.decide.node_choice import Candidate, predict_nodes
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
-from scripts.benchkit.text import table
-from scripts.impact_bench.course import Start
-from scripts.impact_bench.slurmlog import Log, elements
-from scripts.impact_bench.trainers import Work
+from scripts.demonstration.stream import OrdinaryJob
+from scripts.impact_bench.slurmlog import Event, times_s
 
-# What is judged, and what it may be at most: seconds of the differences, percent of the jobs.
-DIFFERENCE_TARGETS_S = {"median": 0.05, "p95": 0.5, "mean": 0.3}
-SHARE_TARGETS = {
-    "missed": ("jobs that missed a pass", 1.0),
-    "preempted": ("jobs that preempted an element", 2.0),
-    "resized": ("jobs on another number of nodes", 1.0),
-    "moved": ("jobs on other nodes", 3.0),
-    "displaced": ("jobs that trainers displaced", 3.0),
-    "makespan": ("makespan longer by", 0.3),
+_MOVED, _DISPLACED = "jobs on other nodes, %", "jobs that trainers displaced, %"
+# What is judged, and what it may be at most: seconds, percent of the jobs.
+_MOST = {
+    "median of the differences, s": 0.05,
+    "p95 of the differences, s": 0.5,
+    "mean of the differences, s": 0.3,
+    "jobs that missed a pass, %": 1.0,
+    "jobs that preempted an element, %": 2.0,
+    _MOVED: 3.0,
+    _DISPLACED: 3.0,
+    "makespan longer by, %": 0.3,
+    "jobs failed that did not without": 0.0,
 }
-_WHERE = ("moved", "displaced")
-USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
+_USED, _LEAST_USED = "idle node-seconds used, %", 85.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """What became of an ordinary job; Unix seconds. A time is None if the job never got there."""
+
+    job: OrdinaryJob
+    number: int  # Slurm's job id
+    submit_s: float  # just before its sbatch
+    start_s: float | None  # its own first line
+    end_s: float | None  # its own last line
+    state: str = "UNKNOWN"  # as Slurm says
+    restarts: int = 0
+    nodes: tuple[str, ...] = ()  # that it had, or has
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not run to its end, once and well."""
+        return self.end_s is None or self.state != "COMPLETED" or self.restarts > 0
 
 
 @dataclass
@@ -37,11 +55,9 @@ class Side:
     name: str
     starts: Sequence[Start] = ()  # of the jobs, in the stream's order
     begin_s: float = 0.0  # the pass of backfill that it began with, Unix seconds
-    passes_s: Sequence[float] = ()  # of backfill
-    looks_s: Sequence[float] = ()  # of the main scheduler
-    log: Log = field(default_factory=dict)  # slurmctld's
-    left_behind: int = 0  # processes of trainers that outlived them
-    work: Work = field(default_factory=Work)  # what the trainers did meanwhile
+    log: Sequence[Event] = ()  # slurmctld's
+    parts: Mapping[str, int] = field(default_factory=dict)  # GPUs of an element, by array; or all
+    elements: Mapping[str, int] = field(default_factory=dict)  # what trainers did meanwhile
 
     @property
     def failed(self) -> int:
@@ -55,92 +71,50 @@ class Side:
         return max(ends_s, default=math.nan) - min(one.submit_s for one in self.starts)
 
 
-@dataclass
-class Measured:
-    """Both sides of a run; they had the same stream."""
+def delays_s(off: Side, on: Side, nodes: int, gpus: int = 1) -> dict[str, Summary]:
+    """Return start delays, of jobs that started on both sides, and what elements added to them.
 
-    off: Side
-    on: Side
-    nodes: int
-    gpus: int = 1  # of a node; 1 where all have whole nodes
-
-    @property
-    def pairs(self) -> list[tuple[Start, Start]]:
-        """The same job without trainers and with them, in the stream's order."""
-        return list(zip(self.off.starts, self.on.starts, strict=True))
-
-
-@dataclass(frozen=True)
-class Figures:
-    """All figures of both sides together.
-
-    ``delays_s``: start delays without and with trainers, and each job's difference, of jobs that
-    started on both sides; empty if there are none. ``held_s``: for how long elements held jobs up
-    (``beside_ordinary_jobs``), and the error of that. ``shares``, in percent: jobs that
-    ``preempted`` an element, that ``missed`` a pass, that were ``resized``, ``moved`` to other
-    nodes, or ``displaced`` by elements; how much longer the ``makespan`` is; what trainers ``used``
-    of what was idle (None if nothing was). ``idle_s``: node-seconds (GPU-seconds, where jobs share
-    nodes) idle after a pass without trainers; ``used_s``: those that trainers had in the same time.
+    Those are each job's difference, and for how long elements ``held up`` jobs
+    (``beside_ordinary_jobs``; the same of the side without trainers is the ``error`` of that).
     """
-
-    delays_s: Mapping[str, Summary]
-    held_s: Mapping[str, Summary]
-    shares: Mapping[str, float | None]
-    idle_s: float
-    used_s: float
-    targets: Sequence[Target]
-
-
-def figures_of(measured: Measured) -> Figures:
-    """Return the figures of both sides."""
-    off, on, gpus, pairs = measured.off, measured.on, measured.gpus, measured.pairs
-    idle_s = sum(holes_after_pass_s(off, measured.nodes, off.begin_s + off.makespan_s, gpus))
-    used_s = elements_s(on, on.begin_s + off.makespan_s, gpus)
-    moved = sum({*one.account.nodes} != {*other.account.nodes} for one, other in pairs)
-    sizes = [(len(one.account.nodes), len(other.account.nodes)) for one, other in pairs]
-    alone = [beside_ordinary_jobs(one, measured.nodes, gpus) for one in (off, on)]
-    held_s = {
-        name: summarise([held for _, held in jobs] or [0.0])
-        for name, jobs in zip(("error", "held up"), alone, strict=True)
-    }
-    percent = 100 / len(pairs)
-    shares = {
-        "preempted": percent * sum(preempts(on, one) for one in on.starts),
-        "missed": percent * sum(one > 0 for one in passes_missed(measured)),
-        "resized": percent * sum(one != other for one, other in sizes),
-        "moved": percent * moved,
-        "displaced": percent * sum(displaced for displaced, _ in alone[1]),
-        "makespan": 100 * (on.makespan_s / off.makespan_s - 1),
-        "used": 100 * used_s / idle_s if idle_s else None,
-    }
-    delays_s = compared(pairs)
-    failed = on.failed - off.failed
-    unjudged = () if gpus > 1 else _WHERE  # which whole nodes a job has is nothing to others
-    to_judge = shares | dict.fromkeys(unjudged)
-    judged = targets(delays_s, to_judge, failed, on.left_behind) if delays_s else []
-    return Figures(delays_s, held_s, shares, idle_s, used_s, judged)
-
-
-def compared(pairs: Iterable[tuple[Start, Start]]) -> dict[str, Summary]:
-    """Compare the delays of jobs that started on both sides; empty if none did."""
-    found = [(one.delay_s, other.delay_s) for one, other in pairs]
-    both_s = [(one, other) for one, other in found if one is not None and other is not None]
-    if not both_s:
-        return {}
-    off_s, on_s = zip(*both_s, strict=True)
-    later_s = [other - one for one, other in both_s]
-    return dict(
-        zip(("without", "with", "difference"), map(summarise, (off_s, on_s, later_s)), strict=True)
-    )
-
-
-def passes_missed(measured: Measured) -> list[float]:
-    """Return how many passes later each job started with trainers; below zero: sooner."""
-    waited = [
-        (passes_waited(one, measured.off.passes_s), passes_waited(other, measured.on.passes_s))
-        for one, other in measured.pairs
+    rows = [
+        (one.start_s - one.submit_s, other.start_s - other.submit_s)
+        for one, other in zip(off.starts, on.starts, strict=True)
+        if one.start_s is not None and other.start_s is not None
     ]
-    return [0 if early == late else late - early for early, late in waited]  # both may be infinite
+    columns = zip(*((one, other, other - one) for one, other in rows), strict=True)
+    found = dict(zip(("without", "with", "difference"), columns, strict=False))
+    for name, side in (("error", off), ("held up", on)):
+        found[name] = tuple(held_s for _, held_s in beside_ordinary_jobs(side, nodes, gpus))
+    return {name: summarise(values) for name, values in found.items() if values}
+
+
+def figures_of(off: Side, on: Side, nodes: int, gpus: int = 1) -> dict[str, float]:
+    """Return what else both sides show, which had the same stream, each with its unit.
+
+    ``gpus``: of a node; where jobs share nodes, node-seconds are GPU-seconds.
+    """
+    pairs = list(zip(off.starts, on.starts, strict=True))
+    passes = [times_s(one.log, "pass") for one in (off, on)]
+    waited = [[*map(passes_waited, pair, passes)] for pair in pairs]
+    preempted = {one.job for one in on.log if one.kind == "preempted"}
+    idle_s = idle_after_pass_s(off, nodes, off.begin_s + off.makespan_s, gpus)
+    used_s = elements_s(on, on.begin_s + off.makespan_s, gpus)
+    jobs = {
+        "jobs that missed a pass, %": [late > early for early, late in waited],
+        "jobs that preempted an element, %": [one.number in preempted for one in on.starts],
+        _MOVED: [{*one.nodes} != {*other.nodes} for one, other in pairs],
+        _DISPLACED: [displaced for displaced, _ in beside_ordinary_jobs(on, nodes, gpus)],
+    }
+    return {
+        **{name: 100 * sum(those) / len(pairs) for name, those in jobs.items()},
+        "jobs failed without trainers": off.failed,
+        "jobs failed that did not without": on.failed - off.failed,
+        "makespan without trainers, s": off.makespan_s,
+        "makespan longer by, %": 100 * (on.makespan_s / off.makespan_s - 1),
+        "idle node-seconds after a pass, without trainers": idle_s,
+        **({_USED: 100 * used_s / idle_s} if idle_s else {}),
+    }
 
 
 def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
@@ -148,11 +122,6 @@ def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
     if start.start_s is None:
         return math.inf
     return bisect_right(passes_s, start.start_s) - bisect_right(passes_s, start.submit_s)
-
-
-def preempts(side: Side, start: Start) -> bool:
-    """Return whether Slurm ended an element for this job, from slurmctld's log."""
-    return ("preempted", start.number) in side.log
 
 
 def beside_ordinary_jobs(side: Side, nodes: int, gpus: int = 1) -> list[tuple[bool, float]]:
@@ -164,51 +133,47 @@ def beside_ordinary_jobs(side: Side, nodes: int, gpus: int = 1) -> list[tuple[bo
     started are left out: it keeps nodes for those that wait.
     """
     jobs = {start.number: start for start in side.starts}
+    needs = {number: start.job.gpus or gpus for number, start in jobs.items()}
     free = {f"n{number}": gpus for number in range(1, nodes + 1)}
-
-    def needs(number: int) -> int:
-        return jobs[number].job.gpus or gpus
 
     def chosen(number: int, free: Mapping[str, int]) -> tuple[str, ...]:
         room = (
             Candidate(name, place, 1, has)
             for place, (name, has) in enumerate(free.items())
-            if has >= needs(number)
+            if has >= needs[number]
         )
         return predict_nodes(jobs[number].job.nodes, room)
 
-    events = [(at_s, "look", 0, "") for at_s in side.looks_s]
-    for kind in ("submitted", "known", "allocated"):
-        for number in jobs:
-            times = side.log.get((kind, number), ())
-            events += ((at_s, kind, number, node) for at_s, node in times)
     order = ("submitted", "known", "look", "allocated")  # of what one look shows in the log
-    waiting, could_s = list[int](), dict[int, float]()
-    found = list[tuple[bool, float]]()
-    for at_s, kind, number, node in sorted(events, key=lambda one: (one[0], order.index(one[1]))):
+    ours = {0, *jobs}
+    events = [one for one in side.log if one.kind in order and one.job in ours]
+    events.sort(key=lambda one: (one.at_s, order.index(one.kind)))
+    backfilled = {one.job for one in side.log if one.kind == "backfilled"}
+    waiting, could_s, found = list[int](), dict[int, float](), list[tuple[bool, float]]()
+    for at_s, kind, number, node in events:
         if kind == "submitted":
             waiting.append(number)
         elif kind == "known":
-            free[node] += needs(number)
+            free[node] += needs[number]
         elif kind == "look":
             left = dict(free)
             for one in waiting:
                 if not (on := chosen(one, left)):
                     break
                 could_s.setdefault(one, at_s)
-                left |= {name: left[name] - needs(one) for name in on}
+                left |= {name: left[name] - needs[one] for name in on}
         else:
-            had = jobs[number].account.nodes
-            if ("backfilled", number) not in side.log:
+            had = jobs[number].nodes
+            if number not in backfilled:
                 held_s = at_s - could_s.get(number, at_s)
                 found.append(({*chosen(number, free)} != {*had}, held_s))
             waiting.remove(number)
-            free |= {name: free[name] - needs(number) for name in had}
+            free |= {name: free[name] - needs[number] for name in had}
     return found
 
 
-def holes_after_pass_s(side: Side, nodes: int, end_s: float, gpus: int = 1) -> list[float]:
-    """Return how long a node, or one of its ``gpus``, is idle each time, from begin to end.
+def idle_after_pass_s(side: Side, nodes: int, end_s: float, gpus: int = 1) -> float:
+    """Return for how long nodes, or each of their ``gpus``, are idle in all until ``end_s``.
 
     Each time counts from the first pass that began in it.
     """
@@ -216,89 +181,53 @@ def holes_after_pass_s(side: Side, nodes: int, end_s: float, gpus: int = 1) -> l
     for one in side.starts:
         if one.start_s is not None:
             had = one.job.gpus or gpus
-            for node in one.account.nodes:
+            for node in one.nodes:
                 changes[node] += [(one.start_s, -had), (one.end_s or end_s, had)]
-    passes = [(at_s, 0) for at_s in side.passes_s if at_s >= side.begin_s]
-    names = [f"n{number}" for number in range(1, nodes + 1)]
-    return [hole_s for name in names for hole_s in _holes_s([*changes[name], *passes], end_s, gpus)]
-
-
-def _holes_s(events: Iterable[tuple[float, int]], end_s: float, free: int) -> Iterator[float]:
-    """Yield how long units of one node are idle each time; an event without a change is a pass."""
-    since_s: list[float] = []  # of each idle unit that a pass has seen
-    for at_s, change in sorted(events, key=lambda event: (event[0], event[1] == 0)):
-        if at_s > end_s:
-            break
-        free += change
-        while len(since_s) > max(free, 0):
-            yield at_s - since_s.pop()
-        if change == 0:
-            since_s += [at_s] * (free - len(since_s))
-    yield from (end_s - one for one in since_s)
+    passes = [(at_s, 0) for at_s in times_s(side.log, "pass") if at_s >= side.begin_s]
+    idle_s = 0.0
+    for number in range(1, nodes + 1):
+        free, seen, last_s = gpus, 0, 0.0  # seen: by a pass
+        events = [*changes[f"n{number}"], *passes, (end_s, 0)]
+        for at_s, change in sorted(events, key=lambda event: (event[0], event[1] == 0)):
+            idle_s += seen * (min(at_s, end_s) - last_s)
+            free, last_s = free + change, min(at_s, end_s)
+            seen = max(0, min(seen, free) if change else free)
+    return idle_s
 
 
 def elements_s(side: Side, end_s: float, gpus: int = 1) -> float:
-    """Return the node-seconds (GPU-seconds) of the elements from begin to end (Unix seconds)."""
+    """Return the node-seconds (GPU-seconds) of the elements from begin to end (Unix seconds).
+
+    Elements are all jobs but the ordinary ones; each has its node until slurmctld knows its end.
+    """
+    ordinary, since = {one.number for one in side.starts}, dict[int, Event]()
+    spans = list[tuple[Event, float]]()
+    for one in sorted(side.log):
+        if one.kind == "allocated" and one.job not in ordinary:
+            since[one.job] = one
+        elif one.kind == "known" and one.job in since:
+            spans.append((since.pop(one.job), one.at_s))
     return sum(
-        max(0.0, min(one.until_s, end_s) - max(one.from_s, side.begin_s))
-        * side.work.parts.get(one.array, gpus)
-        for one in elements(side.log, {one.number for one in side.starts})
+        max(0.0, min(until_s, end_s) - max(one.at_s, side.begin_s))
+        * side.parts.get(one.other, gpus)
+        for one, until_s in [*spans, *((one, end_s) for one in since.values())]
     )
 
 
 def targets(
-    delays_s: Mapping[str, Summary],
-    shares: Mapping[str, float | None],
-    failed: int,
-    left_behind: int,
+    delays: Mapping[str, Summary], figures: Mapping[str, float], gpus: int = 1
 ) -> list[Target]:
-    """Return the targets, met or missed; ``failed``: jobs that failed, less those without."""
-    difference = delays_s["difference"]
-    judged = [
-        at_most(f"{name} of the differences, s", getattr(difference, name), most)
-        for name, most in DIFFERENCE_TARGETS_S.items()
-    ]
-    judged += [
-        at_most(f"{text}, %", share, most)
-        for name, (text, most) in SHARE_TARGETS.items()
-        if (share := shares.get(name)) is not None
-    ]
-    judged.append(at_most("jobs failed that did not without", failed, 0))
-    judged.append(at_most("processes of trainers left behind", left_behind, 0))
-    if (used := shares["used"]) is not None:
-        judged.append(at_least("idle node-seconds used, %", used, USED_TARGET))
-    return judged
+    """Return what is judged, met or missed; nothing if no job started on both sides.
 
-
-def document(measured: Measured, found: Figures) -> dict[str, Any]:
-    """Return all results for JSON; durations are in seconds, times in Unix seconds."""
-    sides = (measured.off, measured.on)
-    by_side = ("failed", "makespan_s", "passes_s", "begin_s")
-    return {
-        **vars(found),
-        **{what: {side.name: getattr(side, what) for side in sides} for what in by_side},
-        "left_behind": measured.on.left_behind,
-        "trainers": measured.on.work,
-        "jobs": {side.name: side.starts for side in sides},
-    }
-
-
-def rendered(measured: Measured, found: Figures) -> list[str]:
-    """Return the figures as text, part by part, without the targets, which say the shares."""
-    work, unit = measured.on.work, "node-seconds" if measured.gpus == 1 else "GPU-seconds"
-    rows: list[Sequence[str]] = [("start delay, s", "JOBS", "MEDIAN", "MEAN", "P95", "MAX")]
-    for name, one in {**found.delays_s, **found.held_s}.items():
-        values = (one.median, one.mean, one.p95, one.most)
-        rows.append((f"  {name}", str(one.count), *(f"{value:.2f}" for value in values)))
-    off, on, shares = measured.off, measured.on, found.shares
-    return [
-        table(rows),
-        f"idle after a pass, without trainers: {found.idle_s:,.0f} {unit}; "
-        f"used: {found.used_s:,.0f}\n"
-        f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
-        f"jobs on other nodes than without trainers: {shares['moved']:.1f} %\n"
-        f"displaced by an element at that moment: {shares['displaced']:.1f} %\n"
-        f"jobs failed: {off.failed} without trainers, {on.failed} with\n"
-        f"trainers: {work.elements} elements as the stream began, {work.left} elements left for "
-        f"jobs, {work.reclaimed} were reclaimed, {on.left_behind} processes left behind",
-    ]
+    Which whole nodes a job has is nothing to others.
+    """
+    if "difference" not in delays:
+        return []
+    unjudged = () if gpus > 1 else (_MOVED, _DISPLACED)
+    found = {
+        f"{name} of the differences, s": getattr(delays["difference"], name)
+        for name in ("median", "p95", "mean")
+    } | {**figures}
+    judged = [at_most(name, found[name], _MOST[name]) for name in _MOST if name not in unjudged]
+    used = found.get(_USED)  # of nothing, if there was nothing idle
+    return judged if used is None else [*judged, at_least(_USED, used, _LEAST_USED)]

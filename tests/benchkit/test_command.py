@@ -115,7 +115,7 @@ def test_a_tool_is_run_by_its_name(name: str) -> None:
 
 BAD = (
     *(("bench-impact", words) for words in ("--jobs=0", "--nodes=1", "--seed=x", "--load=0.06")),
-    *(("bench-impact", words) for words in ("--set=x", "--trainers=x", "more")),
+    *(("bench-impact", words) for words in ("--set=x", "--gpus=17", "more")),
     ("bench-planner", "--limit=0"),
     ("bench-scale", "--nodes=99"),
     *(("chaos", words) for words in ("--fault=no-such", "--minutes=-1", "--failover=-1")),

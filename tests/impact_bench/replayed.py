@@ -1,21 +1,18 @@
 """The bench's stream, replayed: what the simulation behind ``bftrainer assess`` says of it.
 
-The log is the side without trainers of a run on Slurm, or the made-up cluster's scheduler runs the
-stream. So the replay can be held against what was measured on Slurm with the same stream:
-``python -m tests.impact_bench.replayed`` prints the table of docs/internals/assess.md.
+The made-up cluster's scheduler runs the stream, and that is the log. So the replay can be held
+against what was measured on Slurm with the same stream: ``python -m tests.impact_bench.replayed``
+prints the table of docs/internals/assess.md.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from bftrainer_slurm.cli.simulation import play_back, run_live
 from bftrainer_slurm.model import ThroughputCurve, WaitingJob
@@ -31,7 +28,7 @@ from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, schedule
 from bftrainer_slurm.replay.synthetic.workload import Jobs
 from bftrainer_slurm.replay.trainers import TrainerSpec
-from scripts.benchkit.command import Findings, RefusedError, bench_command, number
+from scripts.benchkit.command import Findings, bench_command, number
 from scripts.benchkit.text import columns
 from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.stream import busy_stream
@@ -39,7 +36,6 @@ from scripts.impact_bench.stream import busy_stream
 _BEGIN_S = 1_700_000_010.0  # a multiple of the interval; any would do
 _FOREVER_S = 1e9
 _ANY = frozenset({""})  # all nodes are alike
-_IN_PASS_S = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,57 +95,26 @@ def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
 
 def scheduled(stream: Sequence[OrdinaryJob], nodes: int) -> Log:
     """Return the log of a stream as the made-up cluster's scheduler runs it."""
-    jobs = Jobs(
+    wanted = Jobs(
         submit_s=np.array([job.at_s for job in stream]),
         nodes=np.array([job.nodes for job in stream], np.int32),
         run_s=np.array([job.runs_s for job in stream]),
         limit_s=np.array([60.0 * job.minutes for job in stream]),
     )
-    made = schedule(jobs, nodes, _FOREVER_S)
-    rows = [
-        (
-            _BEGIN_S + job.at_s,
-            _BEGIN_S + float(made.start_s[number]),
-            _BEGIN_S + float(made.start_s[number]) + job.runs_s,
-            made.held[number],
-            bool(made.backfilled[number]),
-        )
-        for number, job in enumerate(stream)
-    ]
-    return _log(rows, nodes, _BEGIN_S)
-
-
-def measured(results: dict[str, Any]) -> Log:
-    """Return the log of the side without trainers, from the results of a run.
-
-    Backfill has started a job whose first line came within a second of a pass.
-    """
-    passes_s = np.array(results["passes_s"]["without"])
-    rows = []
-    for job in results["jobs"]["without"]:
-        since_s = job["start_s"] - passes_s
-        backfilled = bool(((since_s >= 0) & (since_s < _IN_PASS_S)).any())
-        held = np.array([int(name.removeprefix("n")) - 1 for name in job["account"]["nodes"]])
-        rows.append((job["submit_s"], job["start_s"], job["end_s"], held, backfilled))
-    return _log(rows, results["settings"]["nodes"], results["begin_s"]["without"])
-
-
-def _log(
-    rows: Sequence[tuple[float, float, float, NDArray[np.integer], bool]],
-    nodes: int,
-    from_s: float,
-) -> Log:
-    """Return a log of jobs: when each was submitted, started and ended, its nodes, by whom."""
-    occupancy, jobs = Occupancy(0.0), list[Job]()
+    made = schedule(wanted, nodes, _FOREVER_S)
+    occupancy, jobs, to_s = Occupancy(0.0), list[Job](), 0.0
     names = tuple(f"n{place}" for place in range(1, nodes + 1))
-    for place, (submit_s, start, end, held, backfilled) in enumerate(rows):
-        start_s, end_s = round(start, 3), round(end, 3)
-        occupancy.add(held.astype(np.int32), start_s, end_s)
-        listed = ",".join(names[node] for node in held)
-        jobs.append(Job(0, place, start_s, end_s, len(held), listed, submit_s, backfilled, -place))
-    to_s = round(max(row[2] for row in rows), 3)
-    holes = occupancy.holes(names, from_s, to_s)
-    return Log("stream", holes, nodes, from_s, to_s, jobs=JobTable.of(jobs), kinds=(_ANY,) * nodes)
+    for place, job in enumerate(stream):
+        held, began_s = made.held[place].astype(np.int32), float(made.start_s[place])
+        start_s, end_s = round(_BEGIN_S + began_s, 3), round(_BEGIN_S + began_s + job.runs_s, 3)
+        occupancy.add(held, start_s, end_s)
+        listed, backfilled = ",".join(names[node] for node in held), bool(made.backfilled[place])
+        at = _BEGIN_S + job.at_s, backfilled, -place
+        jobs.append(Job(0, place, start_s, end_s, len(held), listed, *at))
+        to_s = max(to_s, end_s)
+    holes = occupancy.holes(names, _BEGIN_S, to_s)
+    table = JobTable.of(jobs)
+    return Log("stream", holes, nodes, _BEGIN_S, to_s, jobs=table, kinds=(_ANY,) * nodes)
 
 
 def _trainer(name: str, nodes: int) -> TrainerSpec:
@@ -167,23 +132,10 @@ def _idle_after_pass_s(holes: HoleTable, passes: Sequence[Pass]) -> float:
 @number("--jobs", 100, 2, 10_000)
 @number("--nodes", 8, 2, 64)
 @click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
-@number("--load", 0.6, 0.05, 0.95)
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Replay what a run measured without trainers: its results.json.",
-)
-def main(jobs: int, nodes: int, seed: int, load: float, results: Path | None) -> Findings:
+@number("--load", 0.6, 0.2, 0.95)
+def main(jobs: int, nodes: int, seed: int, load: float) -> Findings:
     """Replay the bench's stream in seconds, without Slurm, as bftrainer assess does."""
-    try:
-        if results is None:
-            log = scheduled(busy_stream(jobs, nodes, seed, load), nodes)
-        else:
-            log = measured(json.loads(results.read_bytes()))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        what = "--load" if results is None else f"{results}: no results.json of bench-impact"
-        raise RefusedError(f"{what}: {error}") from error
-    return Findings(*rendered(log))
+    return Findings(*rendered(scheduled(busy_stream(jobs, nodes, seed, load), nodes)))
 
 
 if __name__ == "__main__":

@@ -16,15 +16,15 @@ from tests.tools import run_tool, tool
 
 @pytest.mark.slurm
 @pytest.mark.once
-def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
-    options = ("--quick", "--jobs", "2", "--nodes", "2", "--trainers", "hostile", "--json")
+def test_the_same_jobs_run_without_trainers_and_beside_them(tmp_path: Path) -> None:
+    options = ("--quick", "--jobs", "2", "--nodes", "2", "--json")
     done = run_tool("bench-impact", *options, "--out", tmp_path, check=True)
     document = json.loads(done.stdout)
-    assert document["failed"] == {"without": 0, "with": 0}
-    assert len(document["jobs"]["with"]) == 2
-    assert document["trainers"]["elements"] > 0
-    assert document["shares"]["used"] > 0
-    assert document["left_behind"] == 0
+    off, on = document["sides"]["without"], document["sides"]["with"]
+    assert [one["state"] for one in off["starts"] + on["starts"]] == ["COMPLETED"] * 4
+    assert {"look", "pass", "submitted", "allocated", "known"} <= {one[1] for one in on["log"]}
+    assert on["elements"]["at the begin"] > 0
+    assert document["figures"]["idle node-seconds used, %"] > 0
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {"table.txt", "results.json", "logs"}
 
