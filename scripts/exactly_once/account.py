@@ -59,7 +59,11 @@ def in_the_model(steps: Iterable[Step]) -> tuple[list[Trained], dict[float, int]
         if again:
             thrown_away[_first_s(life)] = sum(len(_numbers(ranks)) for ranks in again)
         model |= life
-    return [_trained(number, model[number]) for number in sorted(model)], thrown_away
+    trained = [
+        Trained(number, ranks[0].world, float(ranks[0].more["rate"]), _numbers(ranks))
+        for number, ranks in sorted(model.items())
+    ]
+    return trained, thrown_away
 
 
 def _first_s(life: Mapping[int, Iterable[Step]]) -> float:
@@ -68,10 +72,6 @@ def _first_s(life: Mapping[int, Iterable[Step]]) -> float:
 
 def _numbers(ranks: Iterable[Step]) -> tuple[int, ...]:
     return tuple(number for one in ranks for number in one.more["numbers"])
-
-
-def _trained(number: int, ranks: Sequence[Step]) -> Trained:
-    return Trained(number, ranks[0].world, float(ranks[0].more["rate"]), _numbers(ranks))
 
 
 def account(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.benchkit.figures import Target, at_most
-from scripts.benchkit.text import columns
+from scripts.benchkit.text import table
 from scripts.exactly_once.account import Account
 from scripts.exactly_once.ways import GLOBAL_BATCH, Way
 from scripts.labcluster.fleet import PLANNED
@@ -45,31 +45,20 @@ def rows(results: Sequence[Result]) -> str:
         "planned leaves); rate off: largest distance of the learning rate from that of the\n"
         "unchanged run at the same sample, of its highest"
     )
-    return "\n".join([legend, columns(results, _COLUMNS), *words])
+    heads = ("", "lost", "twice", "again", "planned", "in all", "of", "rate off", "loss", "ended")
+    return "\n".join([legend, table([heads, *map(_row, results)]), *words])
 
 
-def _of(cell: Callable[[Account], str], epochs: bool = False) -> Callable[[Result], str]:
-    """Return a cell of what was found; ``epochs``: not where steps were asked for."""
-
-    def text(one: Result) -> str:
-        return "-" if one.found is None or (epochs and one.asked_steps) else cell(one.found)
-
-    return text
-
-
-# Where steps are asked for, no sample is lost or trained twice.
-_COLUMNS: Sequence[tuple[str, Callable[[Result], str]]] = (
-    ("", lambda one: one.way.title),
-    ("lost", _of(lambda found: f"{found.lost:,}", epochs=True)),
-    ("twice", _of(lambda found: f"{found.twice:,}", epochs=True)),
-    ("again", _of(lambda found: f"{found.again:,}")),
-    ("planned", _of(lambda found: f"{found.planned:,}")),
-    ("in all", _of(lambda found: f"{found.trained:,}")),
-    ("of", _of(lambda found: f"{found.asked:,}", epochs=True)),
-    ("ended", lambda one: one.ended),
-    ("rate off", _of(lambda found: f"{found.rate_off:.3f}")),
-    ("loss", _of(lambda found: "-" if found.loss is None else f"{found.loss:.5f}")),
-)
+def _row(one: Result) -> list[str]:
+    """Return its cells; where steps are asked for, no sample is lost or trained twice."""
+    cells, found = ["-"] * 8, one.found
+    if found is not None:
+        counts = found.lost, found.twice, found.again, found.planned, found.trained, found.asked
+        cells = [*(f"{count:,}" for count in counts), f"{found.rate_off:.3f}"]
+        cells.append("-" if found.loss is None else f"{found.loss:.5f}")
+    for place in (0, 1, 5) if one.asked_steps else ():
+        cells[place] = "-"
+    return [one.way.title, *cells, one.ended]
 
 
 def targets(results: Sequence[Result]) -> list[Target]:

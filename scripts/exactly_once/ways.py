@@ -12,12 +12,12 @@ from random import Random
 
 from scripts.labcluster.fleet import CHANGES
 
-# What programs need beside torch.
+# What programs, or one with an option, need beside torch.
 _PACKAGES = {
     "huggingface": "transformers",
     "accelerated": "accelerate",
     "with_lightning": "lightning",
-    "stateful": "torchdata",
+    "--keep=loader": "torchdata",
     "deep": "deepspeed",
 }
 
@@ -33,7 +33,8 @@ class Way:
     @property
     def is_here(self) -> bool:
         """Whether the package that it needs is installed."""
-        return find_spec(_PACKAGES.get(self.words.split()[0], "torch")) is not None
+        needed = (_PACKAGES.get(word, "torch") for word in self.words.split())
+        return all(find_spec(package) is not None for package in needed)
 
     @property
     def steps(self) -> bool:
@@ -54,10 +55,10 @@ _WAYS = (
     Way("lightning-last", 'Lightning, `ckpt_path="last"`', "with_lightning --resume=last"),
     Way("ddp", "plain DDP, batches skipped", "ddp"),
     Way("ddp-samples", "plain DDP, samples skipped", "ddp --unit=samples"),
-    Way("memory", "plain DDP, state in memory", "kept"),
+    Way("memory", "plain DDP, state in memory", "ddp --unit=samples --keep=memory"),
     Way("fsdp2", "FSDP2 with DCP, batches skipped", "fsdp2"),
     Way("fsdp2-samples", "FSDP2 with DCP, samples skipped", "fsdp2 --unit=samples"),
-    Way("torchdata", "torchdata's StatefulDataLoader", "stateful"),
+    Way("torchdata", "torchdata's StatefulDataLoader", "ddp --keep=loader"),
     Way("deepspeed", "DeepSpeed under torchrun, batches skipped", "deep"),
     Way("deepspeed-zero", "DeepSpeed with ZeRO 1", "deep --stage=1"),
 )
