@@ -86,6 +86,6 @@ def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
         targets=report.targets(comparisons, series),
         wrong=wrong,
         side_by_side=comparisons,
-        ratios={one.size: report.ratio(one) for one in comparisons},
+        ratios={one.size: one.ratio for one in comparisons},
         alone=series,
     )

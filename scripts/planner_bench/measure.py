@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median, median_high
 
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
@@ -23,31 +24,30 @@ _OVERTIME = 1.25  # times the limit the child is ended, as CBC looks at its cloc
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One plan: its time, and ``optimal`` (proven), ``limit``, or the reason of its failure."""
-
-    seconds: float
-    status: str
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended before its limit without an answer."""
-        return self.status not in ("optimal", "limit")
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both models on the problems of one size; ``agree``: no objective contradicts another."""
+    """Both models on the problems of one size; ``agree``: no objective contradicts another.
+
+    ``statuses`` of node-level runs: ``optimal`` (proven), ``limit``, or the reason of a failure.
+    """
 
     size: str
-    node_level: list[Run]
+    node_level_s: list[float]  # of runs that did not fail; one that was cut off took the limit
     count_s: list[float]
+    statuses: Counter[str]
     agree: bool
 
     @property
-    def ended(self) -> list[Run]:
-        """The node-level runs that did not fail."""
-        return [run for run in self.node_level if not run.failed]
+    def ratio(self) -> float | None:
+        """How many times faster the count model is, by medians; None: all runs failed."""
+        if not self.node_level_s:
+            return None
+        return median(self.node_level_s) / median(self.count_s)
+
+    @property
+    def bound(self) -> str:
+        """``>=`` where the limit cut the slower one off in the median, and in half the runs."""
+        cut = self.statuses["limit"] and median_high(self.node_level_s) == max(self.node_level_s)
+        return ">=" if cut else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,31 +108,19 @@ def compare(
     """
     problems = recorded(*size)[:instances]
     problems += [made(*size, seed) for seed in range(instances - len(problems))]
-    runs, counts, all_agree = [], [], True
+    times_s, count_s, statuses, agree = list[float](), list[float](), Counter[str](), True
     for problem in problems:
         node_level.warm_up()  # so that no time includes a new child after one was ended
         count, other = planner.plan(problem), node_level.plan(problem)
-        runs.append(run_of(other, limit_s))
-        counts.append(count.solve_s)
-        all_agree = all_agree and agree(runs[-1], other, count)
-    trainers, nodes = size
-    return Comparison(f"{trainers}x{nodes}", runs, counts, all_agree)
-
-
-def run_of(plan: Plan, limit_s: float) -> Run:
-    """Return the run of the node-level model's plan; one that was cut off took the limit."""
-    if plan.solve_s >= limit_s or plan.status == "feasible":
-        return Run(limit_s, "limit")
-    return Run(plan.solve_s, plan.reason if plan.status == "greedy" else plan.status)
-
-
-def agree(run: Run, node_level: Plan, count: Plan) -> bool:
-    """Return whether the node-level model's plan agrees with the count model's.
-
-    If both are proven, they have the same optimum. If its time was over, it must not be better.
-    """
-    if run.failed:
-        return True
-    if run.status == "optimal" and count.status == "optimal":
-        return math.isclose(node_level.objective, count.objective, rel_tol=_TOLERANCE)
-    return run.status == "limit" and node_level.objective <= count.objective * (1 + _TOLERANCE)
+        count_s.append(count.solve_s)
+        status = other.reason if other.status == "greedy" else other.status
+        if other.solve_s >= limit_s or status == "feasible":
+            status = "limit"  # its time was over: it must not be better
+            times_s.append(limit_s)
+            agree &= other.objective <= count.objective * (1 + _TOLERANCE)
+        elif status == "optimal":
+            times_s.append(other.solve_s)
+            same = math.isclose(other.objective, count.objective, rel_tol=_TOLERANCE)
+            agree &= same and count.status == "optimal"
+        statuses[status] += 1
+    return Comparison(f"{size[0]}x{size[1]}", times_s, count_s, statuses, agree)
