@@ -13,7 +13,7 @@ from scripts.labcluster.cluster import LabError
 from tests.chaos.failover import EACH, NODES, host_dies
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.hosts import started_hosts
-from tests.chaos.report import document, table
+from tests.chaos.report import rendered
 from tests.chaos.run import NotStartedError, begin, run
 from tests.chaos.world import started_world
 
@@ -65,12 +65,14 @@ def main(
     if failover:
         with started_hosts(NODES, seed, tell) as (world, hosts):
             begin(world, EACH)
-            result = run(world, {"host-dies": host_dies(hosts)}, seed, failover, 0, 0, kept)
+            found = run(world, {"host-dies": host_dies(hosts)}, failover, 0, 0, kept)
     else:
         faults = {name: CATALOGUE[name] for name in names}
         with started_world(_NODES, seed, tell, gpus) as world:
             begin(world)
             times = None if minutes else len(faults)
-            result = run(world, faults, seed, times, minutes, double, kept)
-    wrong = f"{result.violations} violations, {result.trainers_lost} trainers lost"
-    return Findings(table(result), document(result), "" if result.good else wrong)
+            found = run(world, faults, times, minutes, double, kept)
+    found = {"seed": seed, **found}
+    wrong = f"{found['violations']} violations, {found['trainers_lost']} trainers lost"
+    bad = found["violations"] or found["trainers_lost"]
+    return Findings(rendered(found), found, wrong if bad else "")

@@ -129,15 +129,10 @@ def _settle(world: World) -> None:
 
 def _answered(world: World) -> Snapshot:
     """Look until Slurm answers; return what was seen."""
-    found = [world.look()]
-
-    def answered() -> bool:
-        if found[-1].elements is None:
-            found.append(world.look())
-        return found[-1].elements is not None
-
-    wait_until(answered, _PATIENCE_S, "Slurm does not answer", world.wait)
-    return found[-1]
+    patience = Patience(_PATIENCE_S)
+    while (seen := world.look()).elements is None and not patience.over:
+        world.wait(1.0)
+    return seen
 
 
 def _places(seen: Snapshot) -> dict[str, str]:

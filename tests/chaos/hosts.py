@@ -40,7 +40,6 @@ class TwoHosts:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster's daemons and hosts."""
         return self.site.lab.cluster
 
     def start(self, host: str) -> None:
@@ -81,7 +80,6 @@ class TwoHosts:
         return None, {}
 
     def leader(self) -> str | None:
-        """Return the host where our controller works."""
         return self.published()[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from tests.chaos.training import Training
 
 ARRAY = 12
 NOW_S = 100.0
+# A generation that trains until 13 s, wherever the next one begins.
+OLD = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
 
 
 def trained(*lines: str) -> Training:
@@ -45,7 +47,7 @@ def snapshot(**other: Any) -> Snapshot:
     """Return a snapshot in which all is well, but for what is given."""
     well: dict[str, Any] = {
         "time_s": NOW_S,
-        "elements": (element(0, "n1"), element(1, "n2"), held(2)),
+        "elements": (element(0, "n1"), element(1, "n2"), HELD),
         "nodes": {"n1": "alloc", "n2": "alloc", "n3": "idle"},
         "status": status("n1", "n2"),
         "processes": (process(5, 0, "n1"), process(6, 1, "n2")),
@@ -54,12 +56,10 @@ def snapshot(**other: Any) -> Snapshot:
     return Snapshot(**(well | other))
 
 
-def held(task: int) -> Element:
-    return element(task, "", "PENDING", reason="JobHeldUser")
+HELD = element(2, "", "PENDING", reason="JobHeldUser")
 
 
-def status(
-    *nodes: str, trainers: Sequence[dict[str, Any]] = (), **controller: Any
-) -> dict[str, Any]:
-    mine = {"array": ARRAY, "nodes": list(nodes), "starting": [], "state": "running", "why": None}
-    return {"age_s": 1.0, "controller": controller, "trainers": [mine, *trainers]}
+def status(*nodes: str, mine: Mapping[str, Any] | None = None, **controller: Any) -> dict[str, Any]:
+    """Return what the controller publishes of itself and of the trainer, there ``mine`` too."""
+    well = {"array": ARRAY, "nodes": list(nodes), "starting": [], "state": "running", "why": None}
+    return {"age_s": 1.0, "controller": controller, "trainers": [well | dict(mine or {})]}

@@ -87,21 +87,18 @@ class Snapshot:
         return int(self.published(array).get("failures", 0))
 
     def of(self, array: int) -> list[Element]:
-        """Return the elements of a trainer."""
         return [one for one in self.elements or () if one.array == array]
 
     def running(self, array: int) -> list[Element]:
-        """Return the elements of a trainer that run."""
         return [one for one in self.of(array) if one.state == "RUNNING"]
 
     def mine(self, state: str = "RUNNING") -> list[Element]:
         """Return the elements in this state of all trainers that are to train, by their nodes."""
-        found = [one for trainer in self.trainers for one in self.of(trainer.array)]
-        found = [one for one in found if one.state == state]
+        arrays = {one.array for one in self.trainers}
+        found = [one for one in self.elements or () if one.array in arrays and one.state == state]
         return sorted(found, key=lambda one: (one.node, one.array, one.task))
 
     def processes_of(self, element: Element) -> list[Process]:
-        """Return the processes of an element."""
         place = (element.array, element.task, element.node)
         return [one for one in self.processes if (one.array, one.task, one.node) == place]
 
@@ -172,13 +169,11 @@ def drained_by_slurm(reason: str, log: str) -> bool:
     (22.05 and 24.11; step_terminate_monitor.c). Where a step was given up that had not yet tried
     to report its end, some of its processes were really left, and this is no fault of Slurm's.
     """
-    if reason == "Duplicate jobid":
-        return True
-    unheard: set[str] = set()
-    given_up: dict[str, bool] = {}  # by step: whether it had ended
+    unheard, given_up = set[str](), list[bool]()  # of each step given up: whether it had ended
     for line in log.splitlines():
         if match := _UNHEARD.search(line):
             unheard.add(match[1])
         elif match := _GIVEN_UP.search(line):
-            given_up[match[1]] = match[1] in unheard
-    return reason.startswith("Kill task failed") and bool(given_up) and all(given_up.values())
+            given_up.append(match[1] in unheard)
+    ended = bool(given_up) and all(given_up)
+    return reason == "Duplicate jobid" or (reason.startswith("Kill task failed") and ended)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from statistics import median
 
 from bftrainer_slurm.slurm.nodelists import expand
 from scripts.labcluster.cluster import LabError
@@ -57,7 +58,6 @@ class Ordinary:
 
     @property
     def ended(self) -> bool:
-        """Whether it has come to its own end."""
         return self.name.with_suffix(".end").exists()
 
     def wait_s(self) -> float | None:
@@ -95,7 +95,6 @@ class Stream:
     _tried: int = 0
 
     def tick(self) -> None:
-        """Submit the next one if it is time."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
@@ -124,51 +123,54 @@ class Stream:
         others = (f"--cpus-per-task={2 * some - 1}", f"--mem={1000 * some - 500}")
         return (self.chance.choice((gpus, gpus, *others)),)
 
-    def see(self, jobs: Mapping[int, Element], with_elements: Collection[str]) -> None:
-        """Note where jobs are, and how long they have waited to be there."""
-        for number, one in self._open.items():
-            if number in jobs:
-                one.nodes = frozenset(expand(jobs[number].node)) or one.nodes
-                if jobs[number].state == "RUNNING" and not one.nodes.isdisjoint(with_elements):
-                    self.beside.add(number)
-            wait_s = one.wait_s()
-            if wait_s is not None and not one.started:
-                one.started = True
-                self.waits_s.append(wait_s)
+    def judge(
+        self,
+        jobs: Mapping[int, Element],
+        with_elements: Set[str],
+        struck: Set[str],
+        silent: Set[str],
+        since_s: float,
+    ) -> tuple[list[str], list[str]]:
+        """Return which jobs take too long, and what else is wrong with any; ``jobs`` are Slurm's.
 
-    def excuse(self, struck: Collection[str], silent: Collection[str]) -> None:
-        """Do not judge jobs on nodes ``struck``: these failed, with all on them.
-
-        What Slurm cannot launch on ``silent`` ones, without their slurmd, it starts two minutes
-        later.
+        The time that a job may take is counted from ``since_s`` on. Those on nodes ``struck`` are
+        not judged: these failed, with all on them. What Slurm cannot launch on ``silent`` ones,
+        without their slurmd, it starts two minutes later.
         """
-        for number, one in list(self._open.items()):
-            if one.nodes & set(struck) or (not one.started and one.nodes & set(silent)):
-                del self._open[number]
-
-    def check(self, jobs: Mapping[int, Element], since_s: float) -> list[str]:
-        """Return which jobs take too long; what else is wrong with any is added to ``failed``.
-
-        ``jobs`` are Slurm's. The time that a job may take is counted from ``since_s`` on.
-        """
+        late, wrong, now_s = list[str](), list[str](), time.monotonic()
         for number, one in list(self._open.items()):
             state = jobs[number].state if number in jobs else ""
-            wrong = one.wrong(state)
-            if wrong and not one.suspect:
+            one.nodes = (number in jobs and frozenset(expand(jobs[number].node))) or one.nodes
+            if state == "RUNNING" and one.nodes & with_elements:
+                self.beside.add(number)
+            if not one.started and (wait_s := one.wait_s()) is not None:
+                one.started = True
+                self.waits_s.append(wait_s)
+            if one.nodes & struck or (not one.started and one.nodes & silent):
+                del self._open[number]
+                continue
+            said = one.wrong(state)
+            if said and not one.suspect:
                 one.suspect = True  # Slurm may tell at the next look that its node has failed
                 continue
-            if wrong:
-                self.failed.append(f"ordinary job {number} {wrong}")
+            if said:
+                wrong.append(f"ordinary job {number} {said}")
             # Of one that has ended slurmctld may have lost the news, and start it again.
-            if wrong or state in _OVER or (one.ended and state not in _THERE):
+            if said or state in _OVER or (one.ended and state not in _THERE):
                 del self._open[number]
-        now_s = time.monotonic()
-        return [
-            f"ordinary job {number} has not ended after {now_s - one.submit_s:.0f} s"
-            for number, one in self._open.items()
-            if not one.ended and now_s - max(one.submit_s, since_s) > _PATIENCE_S
-        ]
+            elif not one.ended and now_s - max(one.submit_s, since_s) > _PATIENCE_S:
+                taken_s = now_s - one.submit_s
+                late.append(f"ordinary job {number} has not ended after {taken_s:.0f} s")
+        self.failed += wrong
+        return late, wrong
 
     def forget(self) -> None:
         """Forget all jobs: Slurm has lost them."""
         self._open.clear()
+
+    def figures(self) -> dict[str, float]:
+        """Return how many there were, and how long they waited."""
+        found = {"submitted": self.submitted, "failed": len(self.failed)}
+        found |= {"on nodes with elements": len(self.beside)}
+        waits_s = self.waits_s or [0.0]
+        return found | {"median wait, s": median(waits_s), "longest": max(waits_s)}

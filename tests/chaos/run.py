@@ -9,13 +9,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.chaos.evidence import keep
 from tests.chaos.faults import AIMED, CATALOGUE, SECONDS
 from tests.chaos.faults.fault import CannotInjectError, Fault
 from tests.chaos.invariants import never_so, unsettled
 from tests.chaos.patience import Patience
-from tests.chaos.trainers import Trainer, submitted
+from tests.chaos.trainers import submitted
 from tests.chaos.training import losses
 from tests.chaos.world import World
 
@@ -42,7 +43,6 @@ class Outcome:
     waited_for: list[str] = field(default_factory=list)  # what was last to hold again
     second: str | None = None  # the fault that came on top
     figures: dict[str, float] = field(default_factory=dict)  # what the fault itself measured
-    evidence: str | None = None
 
     def __str__(self) -> str:
         words = f"{self.fault}{f' and {self.second}' if self.second else ''}: "
@@ -53,48 +53,6 @@ class Outcome:
             if self.settled_s > _LONG_S:
                 words += f" (last of all: {'; '.join(self.waited_for)})"
         return "\n          VIOLATION: ".join([words, *self.violations])
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a run."""
-
-    seed: int
-    seconds: float
-    outcomes: Sequence[Outcome]
-    steps: Mapping[str, float]  # by trainer: how far it has come
-    skipped: Sequence[str] = ()  # faults that could not be injected
-    trainers_lost: int = 0
-    resubmitted: int = 0  # trainers of which Slurm had lost something
-    ordinary_submitted: int = 0
-    ordinary_failed: int = 0
-    ordinary_beside: int = 0  # that were on a node with an element
-    ordinary_waits_s: Sequence[float] = ()  # from its submission to its first line
-    drained_by_slurm: int = 0
-    left_behind: Sequence[str] = ()  # once all trainers were cancelled
-
-    @property
-    def faults(self) -> int:
-        """How many faults were injected."""
-        return len(self.outcomes) + sum(one.second is not None for one in self.outcomes)
-
-    @property
-    def violations(self) -> int:
-        """How many violations there were."""
-        return sum(len(one.violations) for one in self.outcomes) + len(self.left_behind)
-
-    @property
-    def steps_lost(self) -> dict[str, float]:
-        """How many steps were made in vain, by trainer."""
-        return {
-            name: round(sum(one.lost.get(name, 0.0) for one in self.outcomes), 2)
-            for name in self.steps
-        }
-
-    @property
-    def good(self) -> bool:
-        """Whether there were no violations, and no trainer was lost."""
-        return not self.violations and not self.trainers_lost
 
 
 class NotStartedError(Exception):
@@ -110,13 +68,12 @@ def order(names: Sequence[str], chance: Random) -> Iterator[str]:
 def run(
     world: World,
     faults: Mapping[str, Fault],
-    seed: int,
     times: int | None,
     minutes: float,
     double: float,
     kept: Path,
-) -> Result:
-    """Inject faults, and return what became of them.
+) -> dict[str, Any]:
+    """Inject faults, and return what became of them, as ``report`` shows it.
 
     They end after ``times`` faults or, where that is None, after ``minutes``. ``double`` is the
     share of faults that get a second one on top. What explains a violation goes into ``kept``.
@@ -137,34 +94,34 @@ def run(
             continue
         outcomes.append(outcome)
         if outcome.violations:
-            outcome.evidence = str(keep(world, kept, len(outcomes), outcome.fault))
-            lost = _lost_trainers(world)
-            trainers_lost += len(lost)
-            for trainer in lost:
-                trainer.submit(world.site)
+            keep(world, kept / f"{len(outcomes):03d}-{name}")
+            seen = world.look()
+            for one in world.trainers:
+                if all(element.state in _OVER for element in seen.of(one.array)):
+                    trainers_lost += 1
+                    one.submit(world.site)
         world.tell(str(outcome))
-    seconds = time.monotonic() - begin_s
+    minutes = (time.monotonic() - begin_s) / 60
     resubmitted = sum(one.submissions - 1 for one in world.trainers) - trainers_lost
     steps = {one.name: one.training.reached for one in world.trainers}
     world.violations.clear()
     left = [*world.cancel_trainers(_PATIENCE_S), *world.violations]
     if left:
-        keep(world, kept, len(outcomes) + 1, "end")
-    return Result(
-        seed=seed,
-        seconds=seconds,
-        outcomes=outcomes,
-        steps=steps,
-        skipped=skipped,
-        trainers_lost=trainers_lost,
-        resubmitted=resubmitted,
-        ordinary_submitted=world.stream.submitted if world.stream else 0,
-        ordinary_failed=len(world.stream.failed) if world.stream else 0,
-        ordinary_beside=len(world.stream.beside) if world.stream else 0,
-        ordinary_waits_s=world.stream.waits_s if world.stream else (),
-        drained_by_slurm=world.drained_by_slurm,
-        left_behind=left,
-    )
+        keep(world, kept / "end")
+    return {
+        "minutes": minutes,
+        "faults": len(outcomes) + sum(one.second is not None for one in outcomes),
+        "skipped": skipped,
+        "violations": sum(len(one.violations) for one in outcomes) + len(left),
+        "trainers_lost": trainers_lost,
+        "submitted_again": resubmitted,  # as Slurm had lost their jobs, or some
+        "drained_by_slurm": world.drained_by_slurm,  # for no fault of ours
+        "steps": steps,
+        "steps_lost": {name: sum(one.lost.get(name, 0.0) for one in outcomes) for name in steps},
+        "ordinary_jobs": world.stream.figures() if world.stream else {},
+        "outcomes": outcomes,
+        "left_behind": left,  # once all trainers were cancelled
+    }
 
 
 def begin(world: World, each: int = 1) -> None:
@@ -193,12 +150,10 @@ def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
     """
     since_s = time.monotonic()
     world.violations.clear()
-    world.spared = {}
-    seen = world.look()
-    if seen.status and all(name in AIMED for name, _ in faults):
-        world.spared = {one.array: seen.failures(one.array) for one in world.trainers}
+    seen, details = world.look(), list[str]()
+    aimed = seen.status and all(name in AIMED for name, _ in faults)
+    world.spared = {one.array: seen.failures(one.array) for one in world.trainers if aimed}
     world.figures = {}
-    details: list[str] = []
     world.wait(world.chance.uniform(*_BEFORE_S))
     try:
         _injected(world, faults, details)
@@ -209,17 +164,21 @@ def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
         return None
     left, waited_for = _settle(world, _PATIENCE_S)
     world.forgive()
-    outcome = Outcome(
-        fault=faults[0][0],
-        detail=" and then ".join(details),
-        settled_s=None if left else time.monotonic() - mended_s - _STILL_S,
-        violations=[*world.violations, *left],
-        waited_for=waited_for,
-        second=faults[1][0] if len(details) > 1 else None,
-        figures=world.figures,
-    )
-    _count_losses(world, outcome, since_s)
-    return outcome
+    violations, lost = [*world.violations, *left], dict[str, float]()
+    settled_s = None if left else time.monotonic() - mended_s - _STILL_S
+    for trainer in world.trainers:
+        every = losses(trainer.training.generations, trainer.training.saves)
+        new = [one for one in every if one.time_s >= since_s]
+        lost[trainer.name] = sum(one.lost for one in new)
+        violations += [
+            f"{trainer.name} lost {one.lost:g}, and {one.allowed:g} may be"
+            for one in new
+            if one.lost > one.allowed
+        ]
+    second = faults[1][0] if len(details) > 1 else None
+    words = " and then ".join(details)
+    about = violations, lost, waited_for, second, world.figures
+    return Outcome(faults[0][0], words, settled_s, *about)
 
 
 def _injected(world: World, faults: Sequence[tuple[str, Fault]], details: list[str]) -> None:
@@ -270,25 +229,3 @@ def _settle(world: World, patience_s: float, quiet: bool = False) -> tuple[list[
         elif now_s - good_since_s >= _STILL_S:
             return [], waited_for
         time.sleep(_LOOK_S)
-
-
-def _count_losses(world: World, outcome: Outcome, since_s: float) -> None:
-    for trainer in world.trainers:
-        every = losses(trainer.training.generations, trainer.training.saves)
-        lost = [one for one in every if one.time_s >= since_s]
-        outcome.lost[trainer.name] = sum(one.lost for one in lost)
-        outcome.violations += [
-            f"{trainer.name} lost {one.lost:g}, and {one.allowed:g} may be"
-            for one in lost
-            if one.lost > one.allowed
-        ]
-
-
-def _lost_trainers(world: World) -> list[Trainer]:
-    """Return the trainers that will not train any more."""
-    seen = world.look()
-    return [
-        trainer
-        for trainer in world.trainers
-        if all(one.state in _OVER for one in seen.of(trainer.array))
-    ]

@@ -60,7 +60,6 @@ class Service(Controller):
         self.held = True
 
     def children(self) -> list[int]:
-        """Return the process ids of its children."""
         if self.pid is None:
             return []
         path = Path(f"/proc/{self.pid}/task/{self.pid}/children")

@@ -6,8 +6,8 @@ from tests.chaos.invariants import never_so, unsettled
 from tests.chaos.made import (
     ARRAY,
     NOW_S,
+    OLD,
     element,
-    held,
     process,
     snapshot,
     status,
@@ -18,6 +18,8 @@ from tests.chaos.made import (
 from tests.chaos.observe import Part, drained_by_slurm, read_books
 
 ELSEWHERE = element(0, "n3", array=99)
+LOST = {"state": "given up", "why": "failed 5 times"}
+STARTING = (element(0, "n1"), element(1, "n2"), element(2, "n3"))
 
 
 def test_all_is_well() -> None:
@@ -58,6 +60,7 @@ def test_all_is_well() -> None:
             f"element {ARRAY}_0 lives 2 times at once",
         ),
         ({"problems": ("ordinary job 5 is FAILED",)}, "ordinary job 5 is FAILED"),
+        ({"status": status("n1", "n2", mine=LOST)}, "digits is given up: failed 5 times"),
     ],
 )
 def test_what_is_not_well_is_said(seen: dict[str, Any], words: str) -> None:
@@ -102,36 +105,21 @@ def test_slurms_books_are_read_as_scontrol_shows_them() -> None:
     )
 
 
-@pytest.mark.parametrize(("before", "failed"), [(0, True), (1, False)])
-def test_a_trainer_fails_beside_another_one_that_a_fault_hit(before: int, failed: bool) -> None:
-    seen = status("n1", "n2")
-    seen["trainers"][0]["failures"] = 1
-    said = never_so(snapshot(status=seen, spared={ARRAY: before}))
-    assert said == [f"trainer {ARRAY} failed, though the fault hit another one"] * failed
-
-
-def test_a_trainer_that_is_given_up_is_lost() -> None:
-    given_up = status("n1", "n2")
-    given_up["trainers"][0] |= {"state": "given up", "why": "failed 5 times"}
-    assert unsettled(snapshot(status=given_up)) == ["digits is given up: failed 5 times"]
-
-
 def test_an_element_that_starts_as_planned_is_no_leak() -> None:
-    starting = status("n1", "n2")
-    starting["trainers"][0]["starting"] = ["n3"]
-    elements = (element(0, "n1"), element(1, "n2"), element(2, "n3"))
-    said = unsettled(snapshot(status=starting, elements=elements))
+    planned = status("n1", "n2", mine={"starting": ["n3"]})
+    said = unsettled(snapshot(status=planned, elements=STARTING))
     assert said == ["digits has processes on ['n1', 'n2', 'n3'], and trains on ['n1', 'n2']"]
 
 
+@pytest.mark.parametrize(("before", "failed"), [(0, True), (1, False)])
+def test_a_trainer_fails_beside_another_one_that_a_fault_hit(before: int, failed: bool) -> None:
+    seen = snapshot(status=status("n1", "n2", mine={"failures": 1}), spared={ARRAY: before})
+    said = never_so(seen)
+    assert said == [f"trainer {ARRAY} failed, though the fault hit another one"] * failed
+
+
 def test_twins_are_a_violation_at_any_moment() -> None:
-    old = [f"n1.1 {time_s} a {time_s}" for time_s in (1, 2, 11, 12, 13)]
-    twins = trainer_with(trained(*old, "n2.2 8 b 3"))
-    assert never_so(snapshot(trainers=(twins,)))
-
-
-def test_a_held_element_of_a_trainer_that_trains_is_as_it_should_be() -> None:
-    assert unsettled(snapshot(elements=(element(0, "n1"), element(1, "n2"), held(2)))) == []
+    assert never_so(snapshot(trainers=(trainer_with(trained(*OLD, "n2.2 8 b 3")),)))
 
 
 UNHEARD = "[25400001.0] error: Rank 0 failed sending step completion message directly to slurmctld"

@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from tests.chaos.made import trained
+import pytest
+
+from tests.chaos.made import OLD, trained
 from tests.chaos.training import (
     Generation,
     Loss,
@@ -42,23 +44,25 @@ def test_without_a_checkpoint_all_may_be_lost() -> None:
     assert (loss.lost, loss.lost <= loss.allowed) == (2.0, True)
 
 
-def test_an_old_generation_that_trains_on_beside_the_new_one_is_a_twin() -> None:
-    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
-    assert twins(steps(*old, "n2.2 8 b 1"))
-    assert not twins(steps(*old[:3], "n2.2 8 b 1"))  # one straggler's late word
-
-
-def test_what_trains_on_where_nobody_reaches_it_is_no_twin() -> None:
-    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
-    made = steps(*old, "n2.2 8 b 1")
-    assert twins(made, apart={"n1"}) == []
-    assert twins(made, apart={"n2"})
-    assert twins(steps(*old, "n3.3 2 a 1", "n2.2 8 b 1"), apart={"n1"})
+@pytest.mark.parametrize(
+    ("lines", "apart", "twin"),
+    [
+        ([*OLD, "n2.2 8 b 1"], (), True),
+        ([*OLD[:3], "n2.2 8 b 1"], (), False),
+        ([*OLD, "n2.2 8 b 1"], ("n1",), False),
+        ([*OLD, "n2.2 8 b 1"], ("n2",), True),
+        ([*OLD, "n3.3 2 a 1", "n2.2 8 b 1"], ("n1",), True),
+    ],
+    ids=["trains on", "a late word", "nobody reaches it", "not the old one", "nor all of it"],
+)
+def test_an_old_generation_that_trains_on_beside_the_new_one_is_a_twin(
+    lines: list[str], apart: tuple[str, ...], twin: bool
+) -> None:
+    assert bool(twins(steps(*lines), apart)) == twin
 
 
 def test_what_was_forgiven_stays_so_and_what_comes_after_does_not() -> None:
-    old = [f"n1.1 {time_s} a {number}" for number, time_s in enumerate((1, 2, 11, 12, 13))]
-    training = trained(*old, "n2.2 8 b 1")
+    training = trained(*OLD, "n2.2 8 b 1")
     forget_apart(training.generations, {"n1"})
     assert twins(training.generations) == []
     for time_s in (21, 22, 23):
@@ -66,17 +70,18 @@ def test_what_was_forgiven_stays_so_and_what_comes_after_does_not() -> None:
     assert twins(training.generations)
 
 
-def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:
-    assert doubled(steps("n1.1 1 a 1", "n1.2 1 a 1", "n2.3 1 a 1")) == [
-        "generation a has 2 processes on n1"
-    ]
-
-
-def test_an_element_with_two_gpus_has_two_processes_and_no_third_one() -> None:
-    made = steps("n1.1 1 a 1", "n1.2 1 a 1")
-    assert doubled(made, most=2) == []
-    made = steps("n1.1 1 a 1", "n1.2 1 a 1", "n1.3 1 a 1")
-    assert doubled(made, most=2) == ["generation a has 3 processes on n1"]
+@pytest.mark.parametrize(
+    ("lines", "most", "said"),
+    [
+        (["n1.1 1 a 1", "n1.2 1 a 1", "n2.3 1 a 1"], 1, ["generation a has 2 processes on n1"]),
+        (["n1.1 1 a 1", "n1.2 1 a 1"], 2, []),
+        (["n1.1 1 a 1", "n1.2 1 a 1", "n1.3 1 a 1"], 2, ["generation a has 3 processes on n1"]),
+    ],
+)
+def test_a_node_has_a_process_for_each_gpu_and_no_more(
+    lines: list[str], most: int, said: list[str]
+) -> None:
+    assert doubled(steps(*lines), most) == said
 
 
 def test_a_port_that_is_used_again_is_another_generation() -> None:

@@ -65,14 +65,12 @@ class Trainer:
     submissions: int = 0
 
     def submit(self, site: Site) -> None:
-        """Submit it, for the first time or again."""
         options = (f"-J{self.name}", f"--output={self.folder}/%a.out", *self.ask.options)
         self.array = site.submit(self.script, f"1-{self.ask.max_nodes}", *options)
         self.submissions += 1
 
 
 def submitted(site: Site, ask: Ask, name: str) -> Trainer:
-    """Make a trainer's folder, and submit it."""
     folder, steps = site.folder(name=name), site.folder(name=f"{name}/steps")
     shutil.copy(_JOB, site.lab.dir)  # where Slurm's users can read it
     job = f"{site.lab.dir}/{_JOB.name}"

@@ -60,7 +60,6 @@ class Training:
         self.saves: list[Save] = []
 
     def read(self) -> None:
-        """Take in the lines written since the last call."""
         lines = [(line.split(), path.name) for path, new in self._tail.read() for line in new]
         for (time_s, kind, key, world, number), process in sorted(lines, key=_time):
             if kind == "saved":
@@ -88,17 +87,14 @@ class Training:
 
     @property
     def generations(self) -> list[Generation]:
-        """All generations, in the order of their first steps."""
         return sorted(self._generations, key=lambda one: one.first_s)
 
     @property
     def newest(self) -> Generation | None:
-        """The generation that made the last step."""
         return max(self._generations, key=lambda one: one.last_s, default=None)
 
     @property
     def reached(self) -> float:
-        """The highest number that was trained to."""
         return max((one.last for one in self._generations), default=0.0)
 
 
@@ -109,24 +105,15 @@ def _time(line: tuple[list[str], str]) -> float:
 def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Loss]:
     """Return what each generation lost of what the ones before it had reached."""
     found = []
-    reached = 0.0
-    before: Generation | None = None
-    for one in generations:
-        lost = reached - (one.first - one.step)
-        if before is not None and lost > 0:
-            allowed = _since_checkpoint(one, before, reached, saves)
+    for before, one in pairwise(generations):
+        # What earlier ones had reached beyond that is counted already.
+        lost = before.last - (one.first - one.step)
+        if lost > 0:
+            saved = max((save.number for save in saves if save.time_s < one.first_s), default=0.0)
+            # Only its peers may have logged the step in which a process wrote the checkpoint.
+            allowed = max(0.0, before.last - saved) + max(one.step, before.step)
             found.append(Loss(one.first_s, lost, allowed))
-        reached = one.last  # what earlier ones had reached beyond that is counted already
-        before = one
     return found
-
-
-def _since_checkpoint(
-    one: Generation, before: Generation, reached: float, saves: Sequence[Save]
-) -> float:
-    saved = max((save.number for save in saves if save.time_s < one.first_s), default=0.0)
-    # Only its peers may have logged the step in which a process wrote the checkpoint.
-    return max(0.0, reached - saved) + max(one.step, before.step)
 
 
 def twins(generations: Sequence[Generation], apart: Collection[str] = ()) -> list[str]:
@@ -156,12 +143,9 @@ def _is_apart(one: Generation, apart: Collection[str]) -> bool:
 
 def doubled(generations: Sequence[Generation], most: int = 1) -> list[str]:
     """Return where more than ``most`` processes of one generation trained on the same node."""
-    found = []
-    for one in generations:
-        nodes = one.places.values()
-        found += [
-            f"generation {one.key} has {number} processes on {node}"
-            for node, number in sorted(Counter(nodes).items())
-            if number > most
-        ]
-    return found
+    return [
+        f"generation {one.key} has {number} processes on {node}"
+        for one in generations
+        for node, number in sorted(Counter(one.places.values()).items())
+        if number > most
+    ]

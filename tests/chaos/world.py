@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,6 @@ from tests.chaos.invariants import left_behind
 from tests.chaos.observe import (
     BOOKS,
     QUEUE,
-    Element,
     Snapshot,
     drained_by_slurm,
     element_processes,
@@ -76,12 +75,10 @@ class World:
 
     @property
     def lab(self) -> Cluster:
-        """The cluster's daemons and nodes."""
         return self.site.lab.cluster
 
     @property
     def folder(self) -> Path:
-        """The cluster's folder."""
         return self.lab.folder
 
     @property
@@ -95,15 +92,9 @@ class World:
         """The nodes' names; one that a fault has added is none of them."""
         return self.lab.node_names
 
-    def run(
-        self, *command: str, user: str = "alice", timeout_s: float = 30.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command as one of the cluster's users; it may fail.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer than ``timeout_s``.
-        """
-        return self.site.run(*command, user=user, check=False, timeout_s=timeout_s)
+    def run(self, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command as ``Lab.run`` does; it may fail. After 30 s it raises TimeoutExpired."""
+        return self.site.run(*command, **{"check": False, "timeout_s": 30.0, **options})
 
     def tick(self, quiet: bool = False) -> None:
         """Do what goes on all the time: tend the service and, unless ``quiet``, submit jobs."""
@@ -112,7 +103,6 @@ class World:
             self.stream.tick()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.tick()
@@ -120,21 +110,16 @@ class World:
 
     def cancel_trainers(self, patience_s: float) -> list[str]:
         """Let users cancel all trainers; return what is left of these after a while."""
-        patience = Patience(patience_s)
-        while not self._cancelled() and not patience.over:
+        patience, cancelled = Patience(patience_s), False
+        while not cancelled and not patience.over:
+            with suppress(subprocess.TimeoutExpired):
+                done = self.run("scancel", *(str(one.array) for one in self.trainers))
+                cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
             self.wait(1.0)
         self.trainers.clear()
         while (left := left_behind(self.look())) and not patience.over:
             self.wait(1.0)
         return left
-
-    def _cancelled(self) -> bool:
-        """Cancel all trainers; return whether Slurm has answered."""
-        try:
-            done = self.run("scancel", *(str(one.array) for one in self.trainers))
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0 or "Invalid job id" in done.stderr
 
     def forgive(self) -> None:
         """Forget that some nodes trained on while they were cut off: they are reached again."""
@@ -144,20 +129,13 @@ class World:
         self.struck.clear()
         self.silent.clear()
 
-    # Observation.
-
     def look(self) -> Snapshot:
         """Look at everything, and return what was seen."""
         for trainer in self.trainers:
             trainer.training.read()
-        processes = element_processes(f"{self.folder}/slurm.conf")
+        processes, time_s = element_processes(f"{self.folder}/slurm.conf"), time.monotonic()
         seen = Snapshot(
-            time.monotonic(),
-            None,
-            {},
-            self.status(),
-            processes,
-            tuple(self.trainers),
+            *(time_s, None, {}, self.status(), processes, tuple(self.trainers)),
             apart=frozenset(self.apart),
             memory_mb=self.memory_mb,
             spared=dict(self.spared),
@@ -170,26 +148,14 @@ class World:
             return seen
         queue, sinfo, books = (one.stdout for one in told)
         elements, ordinary = read_queue(queue)
-        return replace(
-            seen,
-            elements=elements,
-            nodes=self._nodes(sinfo),
-            problems=self._judged(ordinary, elements),
-            parts=read_books(books),
-        )
-
-    def _judged(
-        self, ordinary: Mapping[int, Element], elements: Sequence[Element]
-    ) -> tuple[str, ...]:
-        """Return which ordinary jobs take too long; one that went wrong is a violation."""
-        if self.stream is None:
-            return ()
-        before = len(self.stream.failed)
-        self.stream.see(ordinary, {one.node for one in elements if one.state == "RUNNING"})
-        self.stream.excuse(self.struck, self.silent)
-        late = self.stream.check(ordinary, self.well_since_s)
-        self.violations |= dict.fromkeys(self.stream.failed[before:])
-        return tuple(late)
+        nodes, late = self._nodes(sinfo), list[str]()
+        if self.stream is not None:
+            with_elements = {one.node for one in elements if one.state == "RUNNING"}
+            failed = self.struck, self.silent
+            late, wrong = self.stream.judge(ordinary, with_elements, *failed, self.well_since_s)
+            self.violations |= dict.fromkeys(wrong)
+        seen = replace(seen, elements=elements, nodes=nodes, parts=read_books(books))
+        return replace(seen, problems=tuple(late))
 
     def _nodes(self, sinfo: str) -> dict[str, str]:
         """Return the states of nodes; those that Slurm itself has drained are resumed."""
@@ -203,8 +169,6 @@ class World:
                 self.tell(f"Slurm itself has drained {node}: {reason}")
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user=ADMIN)
         return nodes
-
-    # Slurm's daemons.
 
     def end_daemon(self, name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
         """End one of Slurm's daemons by a signal; return what starts it again."""
@@ -222,7 +186,6 @@ class World:
 
 
 def service_on(site: Site, **environment: str) -> Service:
-    """Return the controller of a site as a service, which is not started."""
     plain = site.controller
     return Service(plain.lab, plain.program, plain.user, plain.arguments, environment)
 

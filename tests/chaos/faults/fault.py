@@ -37,5 +37,4 @@ def chosen(world: World, find: Callable[[Snapshot], Sequence[Target]], what: str
 
 
 def running(world: World) -> Element:
-    """Return an element that runs."""
     return chosen(world, lambda seen: seen.mine("RUNNING"), "running element")

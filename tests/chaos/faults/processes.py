@@ -19,7 +19,6 @@ _KILL, _TERM = signal.SIGKILL, signal.SIGTERM
 
 
 def _signalled(find: Find, number: signal.Signals, world: World) -> Course:
-    """Send processes a signal."""
     pids, where = find(world)
     send_all(pids, number)
     yield f"{number.name}{where}", 0.0
@@ -56,16 +55,11 @@ def _ended(
     start()
 
 
-def _controller_killed(world: World) -> Course:
+def _services_killed(keeper: bool, most_s: float, world: World) -> Course:
     world.service.kill(hold=True)
-    yield "SIGKILL", world.chance.uniform(0, 20)
-    world.service.start()
-
-
-def _both_killed(world: World) -> Course:
-    world.service.kill(hold=True)
-    world.service.keeper.kill()
-    yield "SIGKILL of both", world.chance.uniform(0, 15)
+    if keeper:
+        world.service.keeper.kill()
+    yield "SIGKILL" + " of both" * keeper, world.chance.uniform(0, most_s)
     world.service.start()
 
 
@@ -137,11 +131,11 @@ _WORKER = partial(_of_element, "training process", _worker_of)
 _ELEMENT = partial(_of_element, "training element", Snapshot.processes_of)
 
 FAULTS: dict[str, Fault] = {
-    "controller-killed": _controller_killed,
+    "controller-killed": partial(_services_killed, False, 20),
     "controller-flaps": _controller_flaps,
     "keeper-killed": partial(_signalled, _keeper, _KILL),
     "keeper-frozen": partial(_frozen, _keeper, 3, 15),
-    "both-killed": _both_killed,
+    "both-killed": partial(_services_killed, True, 15),
     "slurmctld-killed": partial(_ended, "slurmctld", _KILL, 1, 15),
     "slurmctld-refuses": partial(_ended, "slurmctld", _TERM, 5, 20),
     "slurmctld-slow": partial(_frozen, _slurmctld, 3, 20),
