@@ -220,7 +220,8 @@ class Cluster:
         """Make the network that connects the nodes."""
         self.start_daemon(_SWITCH, *networks.HOLDER)
         holder = self.daemons[_SWITCH].pid
-        apart = lambda: networks.is_apart(holder)  # noqa: E731
+        here, there = (Path(f"/proc/{pid}/ns/net") for pid in ("self", holder))
+        apart = lambda: there.readlink() != here.readlink()  # noqa: E731
         wait_until(apart, _WITHIN_S, "the nodes' network cannot be made")
         self.subnet = networks.make_switch(holder)
         self.save()
@@ -297,8 +298,11 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     if options.auth_slurm and installed_version() < (23, 11):
         raise LabError("--auth-slurm needs Slurm 23.11 or newer")
     for name in (_OUR_KEY, *[_SLURM_KEY] * options.auth_slurm):
-        _make_key(folder / name, slurm)
-    *ports, dbd, database = free_ports(options.nodes + 3, _ports_in(str(options.keeper)))
+        (folder / name).touch(mode=0o600)
+        (folder / name).write_text(os.urandom(64).hex())
+        users.give(folder / name, slurm)
+    promised = {int(port) for port in re.findall(r":(\d+)", str(options.keeper))}
+    *ports, dbd, database = free_ports(options.nodes + 3, promised)
     if options.networks:
         lab.make_switch()
     host = socket.gethostname().partition(".")[0]
@@ -347,12 +351,11 @@ def _plugin_settings(
 def _make_folders(lab: Cluster, slurm: str) -> None:
     folder = lab.folder
     folder.chmod(0o755)
-    for name in ("munge", "state", "spool", "run", "log", "home"):
+    spools = [f"spool/{node}" for node in lab.node_names]
+    homes = [f"home/{name}" for name in users.NAMES]
+    for name in ("munge", "state", "spool", "run", "log", "home", "tmp", *spools, *homes):
         (folder / name).mkdir()
-    (folder / "tmp").mkdir()
     (folder / "tmp").chmod(0o1777)
-    for node in lab.node_names:
-        (folder / "spool" / node).mkdir()
     key = folder / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
@@ -360,16 +363,9 @@ def _make_folders(lab: Cluster, slurm: str) -> None:
         shutil.copy("/etc/hosts", folder)
         users.acquire(folder)
     for name in users.NAMES:
-        (folder / "home" / name).mkdir()
         users.give(folder / "home" / name, name)
     for name in ("state", "run", "log"):
         users.give(folder / name, slurm)
-
-
-def _make_key(key: Path, slurm: str) -> None:
-    key.touch(mode=0o600)
-    key.write_text(os.urandom(64).hex())
-    users.give(key, slurm)
 
 
 def _start(lab: Cluster, options: Options) -> None:
@@ -475,10 +471,6 @@ def free_ports(count: int, promised: Container[int] = ()) -> list[int]:
         if len(found) == count:
             return found
     raise LabError("not enough free ports")
-
-
-def _ports_in(addresses: str) -> set[int]:
-    return {int(port) for port in re.findall(r":(\d+)", addresses)}
 
 
 def _last_words(folder: Path) -> str:

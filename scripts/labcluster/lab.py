@@ -169,18 +169,11 @@ def started_lab(
         started = cluster.up(folder, asked)
         yield Lab(started, os.environ | started.environment)
     finally:
-        with _undisturbed():
-            running = cluster.find(folder)
-            if running is not None:
+        # Ctrl-C and SIGTERM wait, so that no half of a cluster is left behind.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            if (running := cluster.find(folder)) is not None:
                 cluster.down(running)
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back, so that no half of a cluster is left behind."""
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -11,8 +11,7 @@ import json
 import random
 import subprocess
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv4Network, ip_network
-from pathlib import Path
+from ipaddress import IPv4Address, IPv4Network
 
 from scripts.labcluster import LabError
 
@@ -30,18 +29,15 @@ class NetworkError(LabError):
     """A network cannot be made or changed; the message has ip's error."""
 
 
-def is_apart(holder: int) -> bool:
-    """Return whether this process has entered its own namespace."""
-    return Path(f"/proc/{holder}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
-
-
 def make_switch(holder: int) -> IPv4Network:
     """Make the switch in its namespace, connect the host, and return the free subnet it uses.
 
     Raises:
         NetworkError: ip fails, or no subnet is free.
     """
-    taken = _routes()
+    command = ["ip", "-json", "-4", "route", "show", "table", "all"]
+    routes = json.loads(subprocess.run(command, capture_output=True, text=True).stdout or "[]")
+    taken = [IPv4Network(one["dst"]) for one in routes if one["dst"] != "default"]
     every = list(_RANGE.subnets(new_prefix=24))
     free = [one for one in every if not any(one.overlaps(other) for other in taken)]
     for subnet in random.sample(free, min(_TRIES, len(free))):
@@ -99,14 +95,6 @@ def host_of(subnet: IPv4Network) -> IPv4Address:
 def node_of(subnet: IPv4Network, number: int) -> IPv4Address:
     """Return the address of node n``number``."""
     return subnet.network_address + 1 + number
-
-
-def _routes() -> list[IPv4Network]:
-    done = subprocess.run(
-        ["ip", "-json", "-4", "route", "show", "table", "all"], capture_output=True, text=True
-    )
-    found = [str(route["dst"]) for route in json.loads(done.stdout or "[]")]
-    return [IPv4Network(ip_network(dst)) for dst in found if dst != "default"]
 
 
 def _ip(*lines: str, holder: int | None = None) -> None:

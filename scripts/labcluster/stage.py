@@ -6,6 +6,7 @@ Slurm's users must be able to run the trainers' Python, but cannot enter a folde
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +33,19 @@ def staged(folder: Path, user: str) -> Stage:
 
     Otherwise files are hard-linked (or copied, on another file system) into ``folder``.
     """
-    if _can_read(user):
-        return Stage(REPO, REPO / ".venv" / "bin")
+    reads = [*as_user(user), f"{REPO}/.venv/bin/python", "-c", "import bftrainer_slurm"]
+    with suppress(PermissionError):
+        if subprocess.run(reads, capture_output=True, cwd="/").returncode == 0:
+            return Stage(REPO, REPO / ".venv" / "bin")
     copy = folder / "project"
     copy.mkdir(parents=True)
     for name in (".venv", "bftrainer_slurm", "examples", "build"):
         if (REPO / name).exists():
-            _link_or_copy(REPO / name, copy / name)
+            both = [REPO / name, copy / name]
+            linked = subprocess.run(["cp", "-al", "--", *both], capture_output=True)
+            if linked.returncode != 0:  # another file system
+                subprocess.run(["rm", "-rf", "--", both[1]], check=True)
+                subprocess.run(["cp", "-a", "--", *both], check=True)
     binaries = folder / "bin"
     binaries.mkdir()
     # The first line of the copied commands names the private folder; these wrappers do not.
@@ -51,18 +58,3 @@ def staged(folder: Path, user: str) -> Stage:
         )
         wrapper.chmod(0o755)
     return Stage(copy, binaries)
-
-
-def _can_read(user: str) -> bool:
-    command = [*as_user(user), f"{REPO}/.venv/bin/python", "-c", "import bftrainer_slurm"]
-    try:
-        return subprocess.run(command, capture_output=True, cwd="/").returncode == 0
-    except PermissionError:
-        return False
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    linked = subprocess.run(["cp", "-al", "--", source, target], capture_output=True)
-    if linked.returncode != 0:  # another file system
-        subprocess.run(["rm", "-rf", "--", target], check=True)
-        subprocess.run(["cp", "-a", "--", source, target], check=True)

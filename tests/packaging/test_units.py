@@ -28,13 +28,7 @@ def test_its_command_is_one_that_bftrainer_knows(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.stem)
-def test_it_gains_no_rights_and_writes_nowhere_but_into_its_state(unit: Path) -> None:
-    assert value(unit, "NoNewPrivileges") == "yes"
-    assert value(unit, "ProtectSystem") == "strict"
-    assert value(unit, "StateDirectory") == "bftrainer"
-
-
-@pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.stem)
-def test_it_starts_again_soon_whatever_ends_it(unit: Path) -> None:
-    assert (value(unit, "Restart"), value(unit, "RestartSec")) == ("always", "2")
-    assert value(unit, "StartLimitIntervalSec") == "0"
+def test_it_gains_no_rights_writes_into_its_state_alone_and_starts_again_soon(unit: Path) -> None:
+    wanted = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "StateDirectory": "bftrainer"}
+    wanted |= {"Restart": "always", "RestartSec": "2", "StartLimitIntervalSec": "0"}
+    assert {key: value(unit, key) for key in wanted} == wanted

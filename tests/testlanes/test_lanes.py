@@ -23,6 +23,9 @@ SUBSETS = [*chain.from_iterable(combinations(MARKS, size) for size in range(len(
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it makes namespaces")
 
 
+PASSES = "echo '1 passed in 1.00s'"
+
+
 def shell(name: str, script: str, alone: bool = False) -> Lane:
     return Lane(name, ("sh", "-c", script), alone)
 
@@ -132,7 +135,7 @@ def test_why_each_test_failed_is_told_in_few_lines(tmp_path: Path) -> None:
         tmp_path,
         shell("tests", pytest_here),
         shell("other", "seq 100; exit 3"),
-        shell("good", "echo '1 passed in 1.00s'"),
+        shell("good", PASSES),
     )
     [other] = why([runs["other"], runs["good"]])
     assert other.splitlines() == ["==== why other failed", *map(str, range(41, 101))]
@@ -152,13 +155,9 @@ def test_a_lane_in_which_no_test_ran_has_failed(tmp_path: Path, says: str) -> No
 
 
 def test_a_lane_that_measures_runs_beside_no_other(tmp_path: Path) -> None:
-    beside = "test -e busy && echo disturbed; echo '1 passed in 0.10s'"
-    runs = done(
-        tmp_path,
-        shell("one", f"cd {tmp_path}; touch busy; sleep 1; rm busy; echo '1 passed in 1.00s'"),
-        shell("load", f"cd {tmp_path}; {beside}", alone=True),
-    )
-    assert runs["load"].text == "1 passed in 0.10s\n"
+    one = shell("one", f"cd {tmp_path}; touch busy; sleep 1; rm busy; {PASSES}")
+    load = shell("load", f"cd {tmp_path}; test -e busy && echo disturbed; {PASSES}", alone=True)
+    assert done(tmp_path, one, load)["load"].text == "1 passed in 1.00s\n"
 
 
 @as_root
@@ -175,9 +174,8 @@ def test_lanes_have_processes_and_ports_of_their_own(tmp_path: Path) -> None:
 def test_the_processor_time_of_those_that_nobody_waits_for_counts(tmp_path: Path) -> None:
     spins = "import time\nwhile time.process_time() < 1: pass\nopen('done', 'w').close()"
     leaves = f'cd {tmp_path}; setsid {sys.executable} -c "{spins}" & '
-    leaves += f"while [ ! -e {tmp_path}/done ]; do sleep 0.1; done; echo '1 passed in 1.00s'"
-    runs = done(tmp_path, shell("leaves", leaves))
-    assert runs["leaves"].processor_s >= 1
+    leaves += f"while [ ! -e {tmp_path}/done ]; do sleep 0.1; done; {PASSES}"
+    assert done(tmp_path, shell("leaves", leaves))["leaves"].processor_s >= 1
 
 
 @as_root
@@ -186,9 +184,8 @@ def test_a_lane_that_takes_too_much_memory_is_ended_alone(
 ) -> None:
     monkeypatch.setattr("scripts.testlanes.run._MEMORY_BYTES", 64 << 20)
     takes = Lane("greedy", (sys.executable, "-c", "b'x' * (256 << 20)"))
-    runs = done(tmp_path, takes, shell("modest", "sleep 1; echo '1 passed in 1.00s'"))
-    assert runs["greedy"].code != 0
-    assert runs["modest"].code == 0
+    runs = done(tmp_path, takes, shell("modest", f"sleep 1; {PASSES}"))
+    assert [bool(one.code) for one in (runs["greedy"], runs["modest"])] == [True, False]
 
 
 def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
@@ -210,7 +207,6 @@ def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
 
 
 def test_lanes_that_hang_have_failed_and_so_have_those_that_wait_for_them(tmp_path: Path) -> None:
-    passes = "echo '1 passed in 1.00s'"
-    hangs = shell("hangs", f"{passes}; sleep 1000")
-    runs = done(tmp_path, hangs, shell("late", f"sleep 5; {passes}"), at_once=1, within_s=1.0)
+    hangs, late = shell("hangs", f"{PASSES}; sleep 1000"), shell("late", f"sleep 5; {PASSES}")
+    runs = done(tmp_path, hangs, late, at_once=1, within_s=1.0)
     assert [one.code == 0 for one in runs.values()] == [False, False]
