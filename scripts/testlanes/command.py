@@ -61,7 +61,6 @@ _SLURM = "slurm and not torch and not frameworks"
 _TRAINING = "slurm and torch and not frameworks"
 _UNITS = "not slurm and not torch and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of each kind of tests
-_SITE = "tests/controller/test_site.py"  # takes as long as all its other tests on a cluster
 _PLANNER = tuple(f"tests/{name}" for name in ("planner", "planner_bench", "reader", "replay"))
 
 # The lanes that wait longest, for Slurm or torchruns, come first: they take as long on a quiet
@@ -72,10 +71,9 @@ LANES = (
     _newer("newest", "forky", "not newest", nightly=False),
     _here("slurm", _SLURM, without=(_CONTROLLER,)),
     _here("slurm-controller", _SLURM, _CONTROLLER),
-    _here("controller", _TRAINING, _CONTROLLER, without=(_SITE,)),
     _here("agents", _TORCH, *_AGENTS),
     _here("training", _TRAINING, without=(_CONTROLLER,)),
-    _here("site", _TRAINING, _SITE),
+    _here("site", _TRAINING, _CONTROLLER),
     _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
     Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True, nightly=True, of=_PACKED),
     _here("frameworks", "frameworks"),

@@ -14,8 +14,8 @@ from tests.chaos.command import main
 
 CHAOS = (str(REPO / "scripts" / "run"), "chaos")
 # Each of these once; `make chaos` has the others, and all of them again and again. Controller and
-# keeper are killed, and scripts requeue themselves, in controller/test_site; workers and agents are
-# killed in elastic; what is held stays held in security/test_comments.
+# keeper are killed, and scripts requeue themselves, in controller/whole_nodes; workers and agents
+# are killed in elastic; what is held stays held in security/test_comments.
 OFTEN = ("slurmctld-killed", "slurmd-killed", "node-vanishes", "node-dies", "element-killed")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ import pytest
 from scripts.labcluster.processes import end
 from scripts.labcluster.site import QUICK, Site, prepared_site
 from scripts.labcluster.waiting import wait_until
+from tests.controller.sites import IDLE, nodes_of, shown
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
-HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
 SUSPEND_S = 12
 CONF = f"""
 SchedulerParameters=bf_interval=2,batch_sched_delay=0,power_save_interval=1
@@ -84,16 +83,10 @@ def switched(site: Site) -> Iterator[Power]:
         serves.join()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def power() -> Iterator[Power]:
     with prepared_site(nodes=3) as site, switched(site) as made, site.controlled(QUICK):
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(power: Power) -> Iterator[None]:
-    yield
-    power.site.run("scancel", "--me")
 
 
 def states(power: Power) -> set[str]:
@@ -106,17 +99,13 @@ def wake(power: Power, *nodes: str) -> None:
     power.site.run(*words)
 
 
-def nodes_of(power: Power, array: int) -> list[str]:
-    return list(power.site.controller.trainer(array)["nodes"])
-
-
 def test_trainers_leave_nodes_that_slurm_would_have_switched_off_and_wake_none(
     power: Power,
 ) -> None:
     site = power.site
     wake(power, "n1", "n2", "n3")
-    array = site.submit(HOLDS, "1-3")
-    wait_until(lambda: len(nodes_of(power, array)) == 3)
+    array = site.submit(IDLE, "1-3")
+    wait_until(lambda: len(nodes_of(site, array)) == 3)
     wait_until(lambda: states(power) == {"idle~"}, 120)
     woken = power.woken()
     assert site.controller.status()["pool"]["free"] == []
@@ -124,21 +113,9 @@ def test_trainers_leave_nodes_that_slurm_would_have_switched_off_and_wake_none(
     wait_until(lambda: site.controller.status()["left_alone"][said] == 3, 120)
     assert power.woken() == woken
     for command in (("status",), ("show", str(array)), ("explain", str(array))):
-        assert said in " ".join(site.run("bftrainer", *command).stdout.split())
+        assert said in shown(site, *command)
 
     wake(power, "n2")
-    wait_until(lambda: nodes_of(power, array) == ["n2"], 30)
+    wait_until(lambda: nodes_of(site, array) == ["n2"], 30)
     wait_until(lambda: states(power) == {"idle~"}, 120)
     assert power.woken() == woken + 1
-
-
-def test_a_node_that_slurm_has_just_switched_off_is_not_woken(power: Power) -> None:
-    site = power.site
-    wake(power, "n1", "n2", "n3")
-    wait_until(lambda: states(power) == {"idle%"}, 120)  # soon it is idle~
-    woken = power.woken()
-    array = site.submit(HOLDS, "1-3")
-    wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
-    time.sleep(SUSPEND_S)
-    assert power.woken() == woken
-    assert nodes_of(power, array) == []

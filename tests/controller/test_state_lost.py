@@ -14,7 +14,6 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import QUICK, Site, started_site
 from scripts.labcluster.waiting import wait_until
-from tests.controller.test_site import wait_for_more_samples
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
 
@@ -52,23 +51,4 @@ def test_a_new_trainer_under_the_id_of_one_that_was_given_up_is_run(site: Site) 
     wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 1)
     shown = site.controller.trainer(array)
     assert (shown["why"], shown["failures"], shown["grew"]) == (None, 0, 1)
-    site.end(array)
-
-
-@pytest.mark.nightly  # without Slurm it is in test_asked_to_leave and the keeper's tests
-def test_who_was_asked_to_leave_is_ended_and_trains_again_though_all_who_knew_are_lost(
-    site: Site,
-) -> None:
-    array, _ = site.digits("1-1", 10_000_000)
-    wait_for_more_samples(site, array)
-    site.controller.kill()
-    keeper = site.controller.keeper
-    wait_until(lambda: keeper.client.part(array, [0]))  # as a controller asks before it ends one
-    keeper.kill()
-    for file in site.controller.state.glob("history.sqlite*"):
-        file.unlink()
-    site.controller.start()
-    ended = f"shrink {array}_0: it was asked to leave\n"
-    wait_until(lambda: ended in site.controller.log.read_text())
-    wait_for_more_samples(site, array)
     site.end(array)

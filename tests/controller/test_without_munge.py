@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from bftrainer_slurm.keeper.credentials import JOB_SECRET
-from scripts.labcluster.lab import CommandError
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 from tests.installed_slurm import slurm_version
@@ -47,19 +45,3 @@ def test_the_secret_is_in_the_elements_own_environment_alone(site: Site) -> None
     shown = site.lab.run("scontrol", "show", "job", str(array), user="bob", check=False).stdout
     assert JOB_SECRET not in shown
     site.end(array)
-
-
-def test_users_cannot_read_the_key(site: Site) -> None:
-    key = site.lab.dir / "bftrainer.key"
-    with pytest.raises(CommandError, match="Permission denied"):
-        site.lab.run("cat", key, user="alice")
-
-
-def test_a_controller_whose_key_is_missing_says_so(site: Site) -> None:
-    conf = site.lab.dir / "no-key.toml"
-    conf.write_text('key_file = "/nowhere/key"\n')
-    command = ("bftrainer", "controller", "--mode", "site", "--config", conf, "--state")
-    state = site.folder("alice")
-    done = site.run(*command, state, user="alice", check=False)
-    assert isinstance(done, subprocess.CompletedProcess)
-    assert (done.returncode, "key_file: /nowhere/key cannot be read" in done.stderr) == (2, True)

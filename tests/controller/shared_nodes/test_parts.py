@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from statistics import fmean
 
 import pytest
@@ -18,56 +17,29 @@ from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.slurm.open import LOOK
 from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster import plugin
-from scripts.labcluster.site import QUICK, Site, prepared_site
+from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
+from tests.controller.sites import IDLE, ordinary, runs, start, wait_for_nodes
 
-pytestmark = [
-    pytest.mark.slurm,
-    pytest.mark.newest,
-    pytest.mark.usefixtures("nothing_is_left"),
-    pytest.mark.timeout(1500),
-]
-IDLE = "#!/bin/bash\nsrun sleep 1000\n"
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    """Nodes of 8 GPUs, 16 cores, 8000 MB, and what jobs get of them by default."""
-    conf = ("DefMemPerGPU=700", "DefCpuPerGPU=2", "DefMemPerCPU=400")
-    with prepared_site(nodes=2, gpus=8, share=True, conf=conf) as made:
-        of_partition = ("PartitionName=bftrainer", "JobDefaults=DefMemPerGPU=900")
-        made.run("scontrol", "update", *of_partition, user="root")
-        with made.controlled(QUICK):
-            yield made
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture
 def look(site: Site) -> LookGateway:
-    return LookGateway(
-        str(plugin.built() / LOOK), SlurmRunner(environment=site.lab.env), share=True
-    )
+    runner = SlurmRunner(environment=site.lab.env)
+    return LookGateway(str(plugin.built() / LOOK), runner, share=True)
 
 
-def ordinary(site: Site, gpus: int, *options: str) -> int:
-    """A job of bob's on n1, with so many GPUs."""
-    words = ("-N1", "-w", "n1", f"--gpus-per-node={gpus}", "-o", "/dev/null", *options)
-    return site.lab.sbatch(*words, script="#!/bin/sh\nsleep 1000\n", user="bob")
+def on_n1(gpus: int) -> tuple[str, ...]:
+    """What an ordinary job of so many GPUs of n1 asks for."""
+    return ("-N1", "-w", "n1", f"--gpus-per-node={gpus}")
 
 
-def running(site: Site, job: int) -> bool:
-    return site.lab.squeue(job, "%t") == ["R"]
-
-
-def nodes_of(site: Site, array: int) -> list[str]:
-    nodes: list[str] = site.controller.trainer(array)["nodes"]
-    return nodes
-
-
-def has(site: Site, array: int, *nodes: str) -> bool:
-    """Whether its elements run on these nodes, and no other one runs."""
-    wait_until(lambda: nodes_of(site, array) == list(nodes))
+def has(site: Site, array: int, *nodes: str) -> None:
+    """A trainer's elements come to these nodes, and no other one runs."""
+    wait_for_nodes(site, array, *nodes)
     there = [line.split() for line in site.lab.squeue(array, "%t %N")]
-    return sorted(node for state, *on in there for node in on if state == "R") == list(nodes)
+    assert sorted(node for state, *on in there for node in on if state == "R") == list(nodes)
 
 
 def used(site: Site, node: str) -> str:
@@ -78,55 +50,48 @@ def used(site: Site, node: str) -> str:
 def test_an_element_takes_its_part_beside_an_ordinary_job_and_leaves_for_the_next(
     site: Site,
 ) -> None:
-    first = ordinary(site, 3)
-    wait_until(lambda: running(site, first))
+    first = start(site, *on_n1(3))
     array = site.submit(IDLE, "1-2", "--gpus-per-node=2", "--exclude=n2")
-    assert has(site, array, "n1")
+    has(site, array, "n1")
     assert used(site, "n1") == "gpu:a100:5"
-    second = ordinary(site, 4)
-    wait_until(lambda: running(site, second))
-    assert running(site, first)
-    wait_until(lambda: nodes_of(site, array) == [])
+    second = start(site, *on_n1(4))
+    wait_for_nodes(site, array)
     assert used(site, "n1") == "gpu:a100:7"
     site.run("scancel", str(second), user="bob")
-    assert has(site, array, "n1")
-    assert running(site, first)
+    has(site, array, "n1")
+    assert runs(site, first)
 
 
 def test_two_trainers_have_a_node_each_its_part_and_one_element_at_most(site: Site) -> None:
-    first = ordinary(site, 1)
-    wait_until(lambda: running(site, first))
+    """Who wants whole nodes leaves shared ones alone."""
+    first = start(site, *on_n1(1))
     arrays = [site.submit(IDLE, "1-4", f"--gres=gpu:{gpus}") for gpus in (2, 4)]
     for array in arrays:
-        assert has(site, array, "n1", "n2")
+        has(site, array, "n1", "n2")
     assert used(site, "n1") == "gpu:a100:7"
     site.run("scancel", str(arrays[1]))
     wait_until(lambda: used(site, "n2") == "gpu:a100:2")
-    assert running(site, first)
-    assert has(site, arrays[0], "n1", "n2")
+    has(site, arrays[0], "n1", "n2")
     said = "2 of each of its nodes; other jobs may have the rest"
     wait_until(lambda: said in site.run("bftrainer", "show", str(arrays[0])).stdout)
-
-
-def test_who_wants_whole_nodes_leaves_shared_ones_alone(site: Site) -> None:
-    first = ordinary(site, 1)
-    wait_until(lambda: running(site, first))
-    array = site.submit(IDLE, "1-2", "--gpus-per-node=2", "--exclusive")
-    assert has(site, array, "n2")
+    site.end(arrays[0])
+    has(site, site.submit(IDLE, "1-2", "--gpus-per-node=2", "--exclusive"), "n2")
+    assert runs(site, first)
 
 
 def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(
     site: Site, look: LookGateway
 ) -> None:
-    ordinary(site, 1, "--begin=now+1hour")
-    ordinary(site, 1, "--begin=now+1hour", "--exclusive")
-    asks = "--gpus-per-node=2", "--begin=now+1hour"
+    later = "--begin=now+1hour"
+    ordinary(site, *on_n1(1), later)
+    ordinary(site, *on_n1(1), later, "--exclusive")
+    asks = "--gpus-per-node=2", later
     arrays = [site.submit(IDLE, "1-2", *asks, *whole) for whole in ((), ("--exclusive",))]
     commands = CommandGateway(SlurmRunner(environment=site.lab.env), share=True)
     seen = [commands.queue(), look.queue()]
     gpus = [{one.array: one.demands.gpus for one in queue.trainers} for queue in seen]
     assert [[one[array] for array in arrays] for one in gpus] == [[2, 0], [2, 0]]
-    job = ordinary(site, 2, "--begin=now+1hour", "--mem-per-gpu=700")
+    job = ordinary(site, *on_n1(2), later, "--mem-per-gpu=700")
     memory = {one.job_id: one.memory for one in look.queue().waiting}
     assert memory[job] == Memory(gpu_mb=700, default=True)
 
@@ -145,6 +110,8 @@ REQUESTS = (
 
 def test_an_element_asks_for_what_it_will_get(site: Site, look: LookGateway) -> None:
     """Of three defaults for memory the partition's counts."""
+    of_partition = ("PartitionName=bftrainer", "JobDefaults=DefMemPerGPU=900")
+    site.run("scontrol", "update", *of_partition, user="root")
     with site.taken(2):
         arrays = [site.submit(IDLE, "1-1", *request) for request in REQUESTS]
         configuration = look.configuration("bftrainer")
@@ -195,10 +162,7 @@ def test_what_an_ordinary_job_needs_of_a_node_is_what_it_gets(
         ]
         return fmean(gpus for gpus, _ in each), fmean(cpus for _, cpus in each)
 
-    try:
-        for job, gets in jobs.items():
-            wait_until(lambda: site.lab.squeue(job, "%t") == ["R"])  # noqa: B023
-            assert got(job) == gets
-            site.run("scancel", str(job))
-    finally:
-        site.run("scancel", *map(str, jobs))
+    for job, gets in jobs.items():
+        wait_until(lambda job=job: runs(site, job))
+        assert got(job) == gets
+        site.run("scancel", str(job))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,14 @@ import pytest
 
 from scripts.labcluster import gpus
 from scripts.labcluster.lab import ADMIN
-from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
+from tests.controller.shared_nodes import conftest
+from tests.controller.sites import ordinary
 
-pytestmark = [
-    pytest.mark.slurm,
-    pytest.mark.usefixtures("nothing_is_left"),
-    pytest.mark.timeout(1500),
-]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
 
-GPUS = {f"gpu{number}" for number in range(4)}
+GPUS = {f"gpu{number}" for number in range(conftest.GPUS)}
 # Notes what open() says of each GPU, what Slurm told of them, and which processes alice has.
 PROBE = """
 import errno, json, os, sys
@@ -69,24 +66,22 @@ class Job:
         return can
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+@pytest.fixture(scope="module", autouse=True)
+def probe(site: Site) -> None:
     if (why := gpus.obstacle()) is not None:
         pytest.skip(why)
-    with started_site(nodes=1, gpus=len(GPUS), share=True, confine=True) as running:
-        (running.lab.dir / "probe.py").write_text(PROBE)
-        yield running
+    (site.lab.dir / "probe.py").write_text(PROBE)
 
 
 @pytest.fixture
 def neighbours(site: Site) -> tuple[Job, Job]:
     """An ordinary job of bob's with one GPU, and beside it a trainer's element with two."""
-    ordinary = ordinary_job(site, 1)
-    assert ordinary.notes
+    job = ordinary_job(site, 1)
+    assert job.notes
     script, file = probing(site, "alice")
-    trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2"), file)
+    trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2", "--exclude=n2"), file)
     assert trainer.notes
-    return ordinary, trainer
+    return job, trainer
 
 
 def probing(site: Site, user: str) -> tuple[str, Path]:
@@ -98,8 +93,7 @@ def probing(site: Site, user: str) -> tuple[str, Path]:
 
 def ordinary_job(site: Site, gpus: int) -> Job:
     script, file = probing(site, "bob")
-    words = ("-N1", f"--gpus-per-node={gpus}", "-o", "/dev/null")
-    return Job(site.lab.sbatch(*words, script=script, user="bob"), file)
+    return Job(ordinary(site, "-w", "n1", f"--gpus-per-node={gpus}", script=script), file)
 
 
 def test_without_slurm_everybody_can_open_all_gpus(site: Site) -> None:
@@ -111,22 +105,22 @@ def test_without_slurm_everybody_can_open_all_gpus(site: Site) -> None:
 def test_an_element_and_the_job_beside_it_can_open_their_own_gpus_alone(
     neighbours: tuple[Job, Job],
 ) -> None:
-    ordinary, trainer = neighbours
-    assert (len(ordinary.opens), len(trainer.opens)) == (1, 2)
-    assert not ordinary.opens & trainer.opens
+    job, trainer = neighbours
+    assert (len(job.opens), len(trainer.opens)) == (1, 2)
+    assert not job.opens & trainer.opens
 
 
 def test_who_takes_an_elements_gpus_can_open_them_and_finds_nothing_of_it(
     site: Site, neighbours: tuple[Job, Job]
 ) -> None:
-    ordinary, trainer = neighbours
-    taker = ordinary_job(site, 3)
-    assert taker.opens == GPUS - ordinary.opens
+    job, trainer = neighbours
+    taker = ordinary_job(site, len(GPUS) - 1)
+    assert taker.opens == GPUS - job.opens
     assert trainer.opens < taker.opens
     assert all(note["alice"] for note in trainer.notes)
     assert not any(note["alice"] for note in taker.notes)
     assert set(site.lab.squeue(trainer.number, "%N")) == {""}
-    assert site.lab.squeue(ordinary.number, "%t") == ["R"]
+    assert site.lab.squeue(job.number, "%t") == ["R"]
 
 
 def test_the_doctor_sees_that_devices_are_confined_and_says_what_is_not(site: Site) -> None:
