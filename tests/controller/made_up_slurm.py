@@ -5,7 +5,7 @@ A fake, because real ones neither do all of this within a second, nor in an orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,7 @@ class MadeUpSlurm(InMemorySlurm):
     fails: dict[str, Exception] = field(default_factory=dict)  # the next request of this name
     ignores: set[str] = field(default_factory=set)  # which changes it takes, and does not make
     takes_s: float = 0.0  # each request
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)  # before each request
     behind: dict[int, str] = field(default_factory=dict)
     private: set[str] = field(default_factory=set)  # nodes with jobs that nobody may see
     down: set[str] = field(default_factory=set)
@@ -184,6 +185,8 @@ class MadeUpSlurm(InMemorySlurm):
     def _answer(self, what: str) -> None:
         self.asked_.append((what, self.now_s))
         self.now_s += self.takes_s
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
         if self.away:
             raise SlurmUnavailableError("no answer")
         if what in self.fails:

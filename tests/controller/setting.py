@@ -95,7 +95,12 @@ class Told(Groups):
 
 
 class Setting:
-    """A controller on a made-up Slurm, with a clock that is set by hand."""
+    """A controller on a made-up Slurm, with a clock that is set by hand.
+
+    ``notes_arrive``: the stream of the keeper's notes is open.
+    """
+
+    notes_arrive = False
 
     def __init__(
         self,
@@ -135,7 +140,17 @@ class Setting:
     def started(self) -> Controller:
         """Return a controller that has just been started."""
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told)
+        return started(*about, self.told, lambda: self.notes_arrive)
+
+    def restart(self, lost: bool = False) -> None:
+        """Another controller is started, with the history of the last one, or it is ``lost``."""
+        self.history = History(":memory:") if lost else self.history
+        self.controller = self.started()
+
+    @property
+    def due_in_s(self) -> float:
+        """In how many seconds it turns next."""
+        return self.controller.schedule.due_s() - self.now_s
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass, and the controller look."""
@@ -146,6 +161,11 @@ class Setting:
         """Turn until what was given up is given on."""
         for _ in range(4):
             self.turn()
+
+    def has_also(self, *nodes: str) -> None:
+        """Further nodes come to the cluster."""
+        self.slurm.node_names += nodes
+        self.settle()
 
     def say(self, kind: NoteKind, node: str = "", text: str = "", **measures: float) -> None:
         """A member of the trainer says something."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import Element, ElementId, ElementState
 from bftrainer_slurm.replay.slurm import HELD
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from tests.controller.setting import Setting
@@ -36,17 +34,24 @@ class Growing(Setting):
             self.turn()
         assert self.on() == self.before
 
-    @property
-    def asked(self) -> int:
-        """The task that was asked to leave."""
-        ((array, (task,)),) = self.told.parted
-        assert array == ARRAY
-        return task
+    def turn_without_a_budget(self) -> None:
+        """Turn, and ask it, and have no action left to end it."""
+        deps = self.controller.deps
+        self.controller.deps = replace(deps, most_actions=0)
+        self.turn()
+        assert self.on() == self.before
+        self.controller.deps = deps
 
     @property
-    def node(self) -> str:
-        """The node of that task."""
-        return next(node for node, task in self.before.items() if task == self.asked)
+    def asked(self) -> ElementId:
+        """Who was asked to leave."""
+        ((array, (task,)),) = self.told.parted
+        return ElementId(array, task)
+
+    @property
+    def element(self) -> Element:
+        """That element."""
+        return self.slurm.element_(self.asked)
 
     def the_other_goes(self) -> None:
         """So that the plan wants for the first one what it has given away."""
@@ -56,24 +61,27 @@ class Growing(Setting):
         """The controller and its history are lost before the element was ended."""
         self.turn_in_vain()
         self.the_other_goes()
-        self.history = History(":memory:")
-        self.controller = self.started()
+        self.restart(lost=True)
+
+    def hears_that_it_has_left(self, node: str | None, ahead_s: float = 0.0) -> None:
+        """The keeper says so; its clock may be wrong."""
+        said = note(NoteKind.LEFT, self.now_s + ahead_s, self.asked.task, node or "")
+        self.controller.take([said])
 
     def what_was_begun_is_finished(self) -> None:
         """The element is ended, another one takes its place, and no second one is asked."""
-        task = self.asked
         self.turn()
-        assert self.slurm.element_(ElementId(ARRAY, task)).state is HELD
+        assert self.element.state is HELD
         self.settle()
         assert len(self.on()) == 4
         assert len(self.told.parted) == 1
 
 
-@pytest.mark.parametrize(("most", "happens"), [(1, "asked ended"), (0, "asked")])
+@pytest.mark.parametrize(("most", "happens"), [(1, ["asked", "ended"]), (0, ["asked"])])
 def test_it_is_asked_before_it_is_ended(
-    most: int, happens: str, monkeypatch: pytest.MonkeyPatch
+    most: int, happens: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting, happened = Growing(), []
+    setting, happened = Growing(), list[str]()
     part, shrink = setting.told.part, setting.slurm.shrink
 
     def asked(leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
@@ -88,25 +96,16 @@ def test_it_is_asked_before_it_is_ended(
     monkeypatch.setattr(setting.slurm, "shrink", ended)
     setting.controller.deps = replace(setting.controller.deps, most_actions=most)
     setting.turn()
-    assert " ".join(happened) == happens
-    due_in_s = setting.controller.schedule.due_s() - setting.now_s
-    assert due_in_s <= 5.0  # there is more to do
+    assert happened == happens
+    assert setting.due_in_s <= 5.0  # there is more to do
 
 
-def test_where_the_budget_was_spent_before_it_was_ended() -> None:
+@pytest.mark.parametrize("turn", [Growing.turn_in_vain, Growing.turn_without_a_budget])
+def test_where_slurmctld_did_not_answer_or_the_budget_was_spent(
+    turn: Callable[[Growing], None],
+) -> None:
     setting = Growing()
-    deps = setting.controller.deps
-    setting.controller.deps = replace(deps, most_actions=0)
-    setting.turn()
-    assert setting.on() == setting.before
-    setting.the_other_goes()
-    setting.controller.deps = deps
-    setting.what_was_begun_is_finished()
-
-
-def test_where_slurmctld_did_not_answer() -> None:
-    setting = Growing()
-    setting.turn_in_vain()
+    turn(setting)
     setting.the_other_goes()
     setting.what_was_begun_is_finished()
 
@@ -115,87 +114,65 @@ def test_where_it_was_suspended_while_the_controller_restarted() -> None:
     setting = Growing()
     setting.turn_in_vain()
     setting.the_other_goes()
-    id_ = ElementId(ARRAY, setting.asked)
-    ran = setting.slurm.element_(id_)
+    ran = setting.element
     setting.slurm.put_(replace(ran, state=ElementState.SUSPENDED))
-    setting.controller = setting.started()
+    setting.restart()
     setting.turn()
     setting.slurm.put_(ran)
     setting.what_was_begun_is_finished()
 
 
-def test_where_another_host_took_over(tmp_path: Path) -> None:
-    first = History(tmp_path / "history.sqlite", remote=True)
-    setting = Growing(first)
-    setting.turn_in_vain()
-    first.close()
-    setting.the_other_goes()
-    setting.history = History(tmp_path / "history.sqlite", remote=True)
-    setting.controller = setting.started()
-    setting.what_was_begun_is_finished()
-    setting.history.close()
-
-
-@pytest.mark.parametrize("looked", [False, True])
-def test_where_the_history_is_lost_too_and_the_keeper_says_who_has_left(looked: bool) -> None:
+@pytest.mark.parametrize(
+    ("looked", "ahead_s"), [(False, 0.0), (True, 0.0), (False, 7200.0), (False, -7200.0)]
+)
+def test_where_the_history_is_lost_too_and_the_keeper_says_by_whatever_clock_who_has_left(
+    looked: bool, ahead_s: float
+) -> None:
     setting = Growing()
     setting.all_is_forgotten()
     if looked:
         setting.turn()
         assert setting.on() == setting.before
-    setting.controller.take([note(NoteKind.LEFT, setting.now_s, setting.asked, setting.node)])
-    assert setting.controller.schedule.due_s() - setting.now_s < 1.0
+    setting.hears_that_it_has_left(setting.element.node, ahead_s)
+    assert not looked or setting.due_in_s < 1.0
     setting.what_was_begun_is_finished()
 
 
 def test_who_has_left_another_node_stays() -> None:
     setting = Growing()
     setting.all_is_forgotten()
-    setting.controller.take([note(NoteKind.LEFT, setting.now_s, setting.asked, "n9")])
+    setting.hears_that_it_has_left("n9")
     setting.settle()
     assert setting.on() == setting.before
-
-
-@pytest.mark.parametrize("ahead_s", [-7200.0, 0.0, 7200.0])
-def test_no_clock_decides_whether_one_that_has_left_is_ended(ahead_s: float) -> None:
-    setting = Growing()
-    setting.all_is_forgotten()
-    left = note(NoteKind.LEFT, setting.now_s + ahead_s, setting.asked, setting.node)
-    setting.controller.take([left])
-    setting.what_was_begun_is_finished()
 
 
 def test_who_left_unseen_and_came_back_stays() -> None:
     setting = Growing()
     setting.turn_in_vain()
     setting.the_other_goes()
-    id_ = ElementId(ARRAY, setting.asked)
-    again = replace(setting.slurm.element_(id_), start_s=setting.now_s + 1)
+    again = replace(setting.element, start_s=setting.now_s + 1)
     setting.slurm.put_(again)
-    setting.controller = setting.started()
+    setting.restart()
     setting.settle()
-    assert setting.slurm.element_(id_) == again
+    assert setting.element == again
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_whom_the_keeper_was_not_told_about_was_not_asked(
     restarts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unheard(leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
-        return leaving
-
     setting = Growing()
     with monkeypatch.context() as patch:
-        patch.setattr(setting.told, "part", unheard)
+        patch.setattr(setting.told, "part", lambda leaving: leaving)
         setting.turn_in_vain()
     if restarts:
-        setting.controller = setting.started()
+        setting.restart()
     setting.turn()
-    assert setting.told.parted == [(ARRAY, [setting.asked])]
+    assert setting.asked.array == ARRAY
     assert len(setting.on()) == 3
 
 
-def test_where_slurm_has_not_acted_on_it() -> None:
+def test_where_slurm_has_not_acted_on_it_it_is_told_again_after_a_while() -> None:
     setting = Growing()
     setting.slurm.ignores.add("shrink")
     setting.turn()
@@ -203,9 +180,7 @@ def test_where_slurm_has_not_acted_on_it() -> None:
     setting.slurm.ignores.clear()
     setting.the_other_goes()
     setting.turn()
-    view = setting.controller.registry.view(ARRAY)
-    assert view is not None
-    assert view.state.of(setting.asked).phase is Phase.LEAVING  # Slurm has time for it
+    assert setting.on() == setting.before  # Slurm has time for it
     setting.now_s += 30
     setting.what_was_begun_is_finished()
 
@@ -215,7 +190,7 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting.slurm.ignores.add("shrink")
     setting.turn()
     setting.the_other_goes()
-    setting.slurm.start_ordinary_(setting.node)
+    setting.slurm.start_ordinary_(setting.element.node or "")
     setting.turn()
     setting.slurm.ordinary.clear()
     setting.slurm.ignores.clear()

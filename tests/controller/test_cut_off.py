@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
@@ -20,11 +19,12 @@ class CutOff(Setting):
         super().__init__(2, ARRAY)
         self.settle()
         self.before = self.on()
-        self.node, self.task = min(self.before.items())
+        self.tasks = frozenset(self.before.values())
+        self.task = self.before["n1"]
+        self.other = self.before["n2"]
 
-    def hears(self, kind: NoteKind, node: str | None = None) -> None:
-        where = self.node if node is None else node
-        self.controller.take([note(kind, self.now_s, self.task, where)])
+    def hears(self, kind: NoteKind, node: str = "n1", **measures: float) -> None:
+        self.controller.take([note(kind, self.now_s, self.task, node, **measures)])
 
     def formed(self, nodes: int, tasks: str) -> None:
         """The keeper says that these tasks are its fourth group."""
@@ -33,37 +33,36 @@ class CutOff(Setting):
         self.controller.take([NumberedNote(1, self.now_s, told)])
 
 
-@pytest.mark.parametrize("node", [None, ""], ids=["node", "the keeper does not know the node"])
-def test_it_is_ended_and_another_takes_its_place(node: str | None) -> None:
+@pytest.mark.parametrize("node", ["n1", ""], ids=["node", "the keeper does not know the node"])
+def test_it_is_ended_and_another_takes_its_place(node: str) -> None:
     setting = CutOff()
     setting.hears(NoteKind.CUT, node)
-    assert setting.controller.schedule.due_s() - setting.now_s < 1.0
+    assert setting.due_in_s < 1.0
     setting.turn()
     assert setting.slurm.element_(ElementId(ARRAY, setting.task)).state is HELD
     setting.settle()
     assert len(setting.on()) == 2
 
 
-def test_one_that_is_heard_again_before_that_stays() -> None:
+@pytest.mark.parametrize(
+    "says",
+    [
+        pytest.param([(NoteKind.CUT, "n1"), (NoteKind.BACK, "")], id="is heard again before that"),
+        pytest.param([(NoteKind.CUT, "n2")], id="was cut off elsewhere"),
+        pytest.param([(NoteKind.CUT, "n2.cluster.org")], id="was cut off on a host elsewhere"),
+    ],
+)
+def test_one_stays_that(says: list[tuple[NoteKind, str]]) -> None:
     setting = CutOff()
-    setting.hears(NoteKind.CUT)
-    setting.hears(NoteKind.BACK, "")
+    for kind, node in says:
+        setting.hears(kind, node)
     setting.settle()
-    assert setting.on() == setting.before
-
-
-@pytest.mark.parametrize("node", ["n2", "n2.cluster.org"])
-def test_one_that_was_cut_off_elsewhere_stays(node: str) -> None:
-    setting = CutOff()
-    setting.hears(NoteKind.CUT, node)
-    setting.settle()
-    assert setting.on() == setting.before
-    assert setting.told.gone == []
+    assert (setting.on(), setting.told.gone) == (setting.before, [])
 
 
 def test_nobody_waits_for_one_that_slurm_does_not_run_any_more() -> None:
     setting = CutOff()
-    setting.slurm.start_ordinary_(setting.node)
+    setting.slurm.start_ordinary_("n1")
     setting.turn()
     setting.told.gone.clear()
     setting.hears(NoteKind.CUT, "n1.cluster.org")
@@ -73,36 +72,20 @@ def test_nobody_waits_for_one_that_slurm_does_not_run_any_more() -> None:
 
 def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:
     setting = CutOff()
-    tasks = sorted(setting.before.values())
-    setting.formed(3, f"{tasks[0]}-{tasks[1]},99")
-    setting.controller.take(
-        [note(NoteKind.SCRIPT, setting.now_s, leads=float(tasks[0]), trains=0.0)]
-    )
+    setting.formed(3, f"{setting.task},{setting.other},99")
+    setting.hears(NoteKind.SCRIPT, leads=setting.task, trains=0)
     setting.turn()
-    assert setting.told.engaged == Engaged(4, frozenset(tasks), tasks[0])
-    setting.controller.take([note(NoteKind.FINISHED, setting.now_s, tasks[1], "")])
+    assert setting.told.engaged == Engaged(4, setting.tasks, setting.task)
+    setting.controller.take([note(NoteKind.FINISHED, setting.now_s, setting.other)])
     setting.turn()
-    assert setting.told.engaged == Engaged(4, frozenset(tasks[:1]), tasks[0])
+    assert setting.told.engaged == Engaged(4, frozenset({setting.task}), setting.task)
 
 
 def test_who_has_left_its_node_took_no_part_where_it_starts_next() -> None:
     setting = CutOff()
-    tasks = sorted(setting.before.values())
-    setting.formed(2, f"{tasks[0]},{tasks[1]}")
+    setting.formed(2, f"{setting.task},{setting.other}")
     setting.slurm.node_names.append("n3")
     for look in ("delayed", "running n3"):
         setting.slurm.put_(element(setting.task, look, start_s=setting.now_s))
         setting.turn()
-    assert setting.told.engaged == Engaged(4, frozenset(tasks) - {setting.task})
-
-
-@pytest.mark.parametrize("history", ["kept", "lost"])
-def test_a_new_controller_knows_it_from_the_history(history: str) -> None:
-    setting = CutOff()
-    tasks = sorted(setting.before.values())
-    setting.formed(2, f"{tasks[0]},{tasks[1]}")
-    if history == "lost":
-        setting.history = History(":memory:")
-    setting.controller = setting.started()
-    setting.turn()
-    assert setting.told.engaged.tasks == (frozenset(tasks) if history == "kept" else frozenset())
+    assert setting.told.engaged == Engaged(4, frozenset({setting.other}))

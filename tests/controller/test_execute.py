@@ -31,9 +31,9 @@ def site(**more: Any) -> MadeUpSlurm:
 class Keeper(FakeKeeper):
     """Notes what it is told among the requests to Slurm."""
 
-    def __init__(self, slurm: MadeUpSlurm) -> None:
+    def __init__(self, slurm: MadeUpSlurm, silent: bool) -> None:
         super().__init__()
-        self._asked = slurm.asked_
+        self.silent, self._asked = silent, slurm.asked_
 
     def _hear(self, *words: object) -> None:
         self._asked.append((" ".join(map(str, words)), 0.0))
@@ -59,11 +59,10 @@ def do(
     results: Results | None = None,
     silent: bool = False,
 ) -> Results:
-    results, began_s = results or Results(), slurm.now_s - spent_s
-    keeper = Keeper(slurm)
-    keeper.silent, groups = silent, Groups(lambda: ("", keeper))
-    now = lambda: slurm.now_s  # noqa: E731
-    results.again_in_s = execute(actions, slurm, now, groups, began_s, results.note)
+    results, keeper = results or Results(), Keeper(slurm, silent)
+    groups, began_s = Groups(lambda: ("", keeper)), slurm.now_s - spent_s  # type: ignore[arg-type,return-value]
+    about = (slurm, lambda: slurm.now_s, groups, began_s, results.note)
+    results.again_in_s = execute(actions, *about)
     return results
 
 
@@ -71,24 +70,16 @@ def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
     return Grow(elements, named(nodes), frozenset(), first)
 
 
-def grows(number: int) -> list[Action]:
-    """As many growths, each on a node of its own."""
-    return [grow(A, nodes=f"n{one}") for one in range(number)]
-
-
 @cases(
     "action, word",
-    a_trainer_starts_before_the_keeper_knows_that_it_is_the_first=(
-        replace(grow(A), new=True), f"begins {ARRAY}"
-    ),
-    a_finished_training_starts_before_the_keeper_knows_that_it_has_finished=(
-        replace(grow(A), finished=True), f"finished {ARRAY}"
-    ),
-)  # fmt: skip
-def test_no_element_of(action: Grow, word: str) -> None:
+    begins_a_rendezvous_where_nothing_is_alive=(grow(A, first=True), f"ended {ARRAY}"),
+    is_the_first_of_a_trainer=(replace(grow(A), new=True), f"begins {ARRAY}"),
+    ends_a_finished_training=(replace(grow(A), finished=True), f"finished {ARRAY}"),
+)
+def test_no_element_starts_before_the_keeper_knows_that_it(action: Grow, word: str) -> None:
     slurm = site()
-    assert do(slurm, action).done == [action]
-    assert slurm.requests_ == [word, "grow"]
+    assert do(slurm, action, grow(B, nodes="n2")).done == [action, grow(B, nodes="n2")]
+    assert slurm.requests_ == [word, "grow", "grow"]
     slurm = site()
     assert do(slurm, action, silent=True).done == []
     assert slurm.requests_ == [word]
@@ -98,13 +89,6 @@ def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
     slurm, shrink = site(), Shrink((C,), "why")
     do(slurm, grow(A), Revive((B,), "failed"), Cancel((A,), "over"), Hold((B,), "why"), shrink)
     assert slurm.requests_ == ["shrink", "hold", "cancel", "revive", "grow"]
-
-
-def test_a_trainer_with_nothing_alive_begins_a_new_rendezvous() -> None:
-    slurm = site()
-    do(slurm, grow(A, B, nodes="n1 n2", first=True), grow(C, nodes="n3"))
-    assert slurm.requests_ == [f"ended {ARRAY}", "grow", "grow"]
-    assert slurm.on_(ARRAY) == {"n1": 0, "n2": 1, "n3": 2}
 
 
 def test_a_refusal_is_returned_and_the_rest_is_done() -> None:
@@ -134,22 +118,19 @@ def test_what_was_done_is_known_though_slurm_stops_answering() -> None:
 
 
 def test_a_turn_does_so_many_actions_and_leaves_the_rest_in_its_order() -> None:
-    many = grows(MOST_ACTIONS + 10)
+    many = [grow(A, nodes=f"n{one}") for one in range(MOST_ACTIONS + 10)]
     results = do(site(), *many)
     assert results.done == many[:MOST_ACTIONS]
     assert results.again_in_s == MOST_ACTIONS / 10, "10 requests a second at most"
 
 
-def test_commands_that_take_long_use_up_the_budget_too() -> None:
-    results = do(site(takes_s=1.0), *grows(10))
+def test_commands_that_take_long_and_what_came_before_use_up_the_budget() -> None:
+    shrinks = [Shrink((A,), "why")] * 10
+    results = do(site(takes_s=1.0), *shrinks)
     assert BUDGET_S <= len(results.done) <= BUDGET_S + 1
     assert results.again_in_s is not None
-
-
-def test_what_came_before_uses_it_up_too_but_not_all_of_it() -> None:
     slurm = site(takes_s=0.25)
-    results = do(slurm, *[Shrink((A,), "why")] * 10, spent_s=BUDGET_S)
-    assert 1 < len(results.done) < 10
+    assert 1 < len(do(slurm, *shrinks, spent_s=BUDGET_S).done) < 10, "but not all of it"
     assert slurm.now_s <= 1
 
 
@@ -165,13 +146,25 @@ def test_the_log_says(action: Action, line: str, caplog: pytest.LogCaptureFixtur
     assert caplog.messages == [line]
 
 
+# What is known then.
+
 BEFORE = state_of(trainer("running n1", "held", failed(2, "n3")))
 GROW = grow(B, nodes="n2")
 
 
-def test_what_slurm_has_let_go_is_released() -> None:
-    record = GROW.after(BEFORE, "", NOW_S).of(1)
-    assert (record.phase, record.targets) == (Phase.RELEASED, named("n2"))
+@cases(
+    "action, task, known",
+    what_slurm_has_let_go_is_released=(GROW, 1, {"phase": Phase.RELEASED, "targets": {"n2"}}),
+    what_was_ended_is_leaving_by_our_doing=(
+        Shrink((A,), "why"), 0, {"phase": Phase.LEAVING, "ours": True, "node": "n1"}
+    ),
+    what_was_brought_back_is_revived=(Revive((C,), "failed"), 2, {"phase": Phase.REVIVED}),
+)  # fmt: skip
+def test_afterwards(action: Action, task: int, known: dict[str, object]) -> None:
+    record = action.after(BEFORE, "", NOW_S).of(task)
+    assert {name: getattr(record, name) for name in known} == known
+    also = Cancel((A,), "over").after(action.after(BEFORE, "", NOW_S), "", NOW_S)
+    assert (also.of(task), also.cancelled_s) == (record, NOW_S), "actions add up"
 
 
 def test_what_it_has_refused_may_be_released_all_the_same_and_is_not_tried_again_at_once() -> None:
@@ -184,11 +177,6 @@ def test_what_it_has_refused_may_be_released_all_the_same_and_is_not_tried_again
     assert GROW.after(state, "", NOW_S).refusal_at(NOW_S) == ""
 
 
-def test_an_element_that_was_ended_is_leaving_by_our_doing() -> None:
-    record = Shrink((A,), "why").after(BEFORE, "", NOW_S).of(0)
-    assert (record.phase, record.ours, record.node) == (Phase.LEAVING, True, "n1")
-
-
 @cases(
     "state",
     by_an_end_that_was_refused=Shrink((A,), "why").after(BEFORE, "no", NOW_S),
@@ -198,13 +186,3 @@ def test_an_element_that_was_ended_is_leaving_by_our_doing() -> None:
 )
 def test_nothing_is_changed(state: TrainerState) -> None:
     assert state == BEFORE
-
-
-def test_what_was_brought_back_and_when_a_trainer_was_cancelled_is_known() -> None:
-    assert Revive((C,), "failed").after(BEFORE, "", NOW_S).of(2).phase is Phase.REVIVED
-    assert Cancel((A,), "over").after(BEFORE, "", NOW_S).cancelled_s == NOW_S
-
-
-def test_actions_of_one_trainer_add_up() -> None:
-    both = GROW.after(Shrink((A,), "why").after(BEFORE, "", NOW_S), "", NOW_S)
-    assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]

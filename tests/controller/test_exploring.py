@@ -25,26 +25,22 @@ def planner() -> Iterator[PlanMaker]:
         yield planner
 
 
-def explored(planner: PlanMaker, nodes: int) -> Setting:
-    """Two trainers with a node each, one of them measured there; then the pool has so many."""
+@pytest.mark.parametrize(
+    ("nodes", "mine"),
+    [
+        pytest.param(3, 2, id="gets nodes that nobody has"),
+        pytest.param(2, 1, id="takes no trainer's last node"),
+    ],
+)
+def test_an_explorer(planner: PlanMaker, nodes: int, mine: int) -> None:
+    """Two trainers have a node each, and one was measured there; then there are so many nodes."""
     setting = at_work(2, ARRAY, OTHER)
     setting.planner = planner  # type: ignore[assignment]
-    setting.controller = setting.started()
+    setting.restart()
     setting.turn()
     setting.train(120)
-    setting.slurm.node_names[2:] = [f"n{number}" for number in range(3, nodes + 1)]
-    setting.settle()
-    return setting
-
-
-def test_an_explorer_gets_nodes_that_nobody_has(planner: PlanMaker) -> None:
-    setting = explored(planner, nodes=3)
-    assert (len(setting.on()), len(setting.on(OTHER))) == (2, 1)
-
-
-def test_an_explorer_takes_no_trainers_last_node(planner: PlanMaker) -> None:
-    setting = explored(planner, nodes=2)
-    assert (len(setting.on()), len(setting.on(OTHER))) == (1, 1)
+    setting.has_also(*["n3"][: nodes - 2])
+    assert (len(setting.on()), len(setting.on(OTHER))) == (mine, 1)
 
 
 def test_where_growing_never_pays_a_trainer_stays_says_so_and_tries_again_after_a_while(
@@ -58,10 +54,9 @@ def test_where_growing_never_pays_a_trainer_stays_says_so_and_tries_again_after_
         known.set_curve(job, [Throughput(7, "samples", nodes, at_s, rate, 80.0)])
     for _ in range(3):
         known.add_pause(job, 7, at_s, 2, 17.0, True)
-    setting.controller = setting.started()
+    setting.restart()
     setting.settle()
-    setting.slurm.node_names += ["n3", "n4"]
-    setting.settle()
+    setting.has_also("n3", "n4")
     assert len(setting.on()) == 2
     plan: Any = setting.shown()["plan"]
     assert plan["limit"] == "cost"

@@ -6,6 +6,7 @@ import getpass
 import os
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper
-from tests.controller.worlds import ARRAY, Clock
+from tests.controller.worlds import ARRAY, Clock, cases
 
 ME = getpass.getuser()
 
@@ -27,6 +28,13 @@ class Keeper(FakeKeeper):
         super().__init__()
         self.clock = Clock()
         self.groups = Groups(lambda: (self.identity, self), self.clock)  # type: ignore[arg-type,return-value]
+
+    def told(self, want: int = 3, sizes: Sizes = ANY, **changes: Any) -> None:
+        """It hears whose a trainer is, after it has changed like this."""
+        if changes.pop("ended", False):
+            self.groups.say(ARRAY, "ended")
+        vars(self).update(changes)
+        self.groups.own(ARRAY, ME, want, sizes)
 
 
 @pytest.fixture
@@ -40,37 +48,22 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(act, "_PATIENCE_S", 120.0)
 
 
-def test_a_trainer_is_introduced_once(keeper: Keeper) -> None:
-    keeper.groups.own(ARRAY, ME, 3)
-    keeper.groups.own(ARRAY, ME, 3)
-    assert keeper.heard == [("own", ARRAY, os.getuid(), 3, ANY, NOBODY)]
-
-
-def test_and_again_when_it_is_to_have_more_nodes(keeper: Keeper) -> None:
-    keeper.groups.own(ARRAY, ME, 3)
-    keeper.groups.own(ARRAY, ME, 4)
-    assert [words[3] for words in keeper.heard] == [3, 4]
-
-
-def test_and_again_when_it_may_have_other_sizes(keeper: Keeper) -> None:
-    keeper.groups.own(ARRAY, ME, 3, Sizes((1, 3)))
-    keeper.groups.own(ARRAY, ME, 3, Sizes((1, 3)))
-    keeper.groups.own(ARRAY, ME, 3)
-    assert [words[4] for words in keeper.heard] == [Sizes((1, 3)), ANY]
-
-
-def test_and_again_to_another_keeper(keeper: Keeper) -> None:
-    keeper.groups.own(ARRAY, ME, 3)
-    keeper.identity = "second"
-    keeper.groups.own(ARRAY, ME, 3)
-    assert len(keeper.heard) == 2
-
-
-def test_and_again_once_its_run_has_ended(keeper: Keeper) -> None:
-    keeper.groups.own(ARRAY, ME, 3)
-    keeper.groups.say(ARRAY, "ended")
-    keeper.groups.own(ARRAY, ME, 3)
-    assert [words[0] for words in keeper.heard].count("own") == 2
+@cases(
+    "then, again",
+    never_while_all_is_as_it_was=({}, False),
+    when_it_is_to_have_more_nodes=({"want": 4}, True),
+    when_it_may_have_other_sizes=({"sizes": Sizes((1, 3))}, True),
+    by_another_keeper=({"identity": "second"}, True),
+    once_its_run_has_ended=({"ended": True}, True),
+)
+def test_a_trainer_is_introduced_again(keeper: Keeper, then: dict[str, Any], again: bool) -> None:
+    keeper.told()
+    keeper.told(**then)
+    keeper.told(**{key: then[key] for key in ("want", "sizes") if key in then})
+    own = ("own", ARRAY, os.getuid())
+    second = (*own, then.get("want", 3), then.get("sizes", ANY), NOBODY)
+    said = [words for words in keeper.heard if words[0] == "own"]
+    assert said == [(*own, 3, ANY, NOBODY), *[second] * again]
 
 
 def test_a_new_keeper_is_told_who_took_part_and_none_is_told_twice(keeper: Keeper) -> None:
@@ -82,12 +75,17 @@ def test_a_new_keeper_is_told_who_took_part_and_none_is_told_twice(keeper: Keepe
     assert [words[5] for words in keeper.heard] == [engaged, NOBODY] * 2
 
 
-def test_and_again_where_the_keeper_did_not_answer(keeper: Keeper) -> None:
+def test_a_silent_keeper_is_left_alone_for_a_moment_and_then_told(keeper: Keeper) -> None:
     keeper.silent = True
-    keeper.groups.own(ARRAY, ME, 3)
+    for array in range(100):
+        keeper.groups.own(array, ME, 3)
+        assert not keeper.groups.lost(ElementId(array, 0), "n0")
+        assert not keeper.groups.say(array, "finished")
+    assert keeper.asked == 1
     keeper.silent, keeper.clock.now_s = False, 60.0
-    keeper.groups.own(ARRAY, ME, 3)
-    assert len(keeper.heard) == 1
+    keeper.told()
+    assert keeper.groups.say(ARRAY, "finished")
+    assert [words[0] for words in keeper.heard] == ["own", "finished"]
 
 
 def test_a_user_whom_this_host_does_not_know_owns_nothing(
@@ -95,25 +93,7 @@ def test_a_user_whom_this_host_does_not_know_owns_nothing(
 ) -> None:
     for _ in range(3):
         keeper.groups.own(ARRAY, "nobody-of-this-name", 3)
-    assert keeper.heard == []
-    assert len(caplog.records) == 1
-
-
-def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(keeper: Keeper) -> None:
-    assert keeper.groups.say(ARRAY, "finished")
-    assert keeper.heard == [("finished", ARRAY)]
-    keeper.silent = True
-    assert not keeper.groups.say(ARRAY, "finished")
-
-
-def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
-    keeper.silent = True
-    for array in range(100):
-        keeper.groups.lost(ElementId(array, 0), "n0")
-    assert keeper.asked == 1
-    keeper.clock.now_s = 60.0
-    keeper.groups.say(ARRAY, "ended")
-    assert keeper.asked == 2
+    assert (keeper.heard, len(caplog.records)) == ([], 1)
 
 
 def test_all_groups_are_asked_at_the_same_time(keeper: Keeper, patient: None) -> None:
@@ -134,38 +114,29 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(keeper: Ke
 
 
 def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper, patient: None) -> None:
-    leaving = {1: [0], 2: list(range(120))}
+    leaving = {array: [0] for array in range(300)} | {301: list(range(120))}
     keeper.silent = True
     assert keeper.groups.part(leaving) == leaving
     keeper.silent = False
     assert keeper.groups.part(leaving) == leaving  # a silent one is left alone
     keeper.clock.now_s = 60.0
     assert keeper.groups.part(leaving) == {}
+    assert len(keeper.heard) == 301, "more than are asked at once"
 
 
 def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
     keeper: Keeper, patient: None
 ) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    keeper.answers = fail
+    keeper.answers = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
         keeper.groups.part({1: [0], 2: [0]})
 
 
-def test_more_groups_than_are_asked_at_once_are_all_asked(keeper: Keeper, patient: None) -> None:
-    keeper.groups.part({array: [0] for array in range(300)})
-    assert len(keeper.heard) == 300
-
-
-def test_nobody_leaves_nobody_is_asked(keeper: Keeper) -> None:
-    keeper.groups.part({})
-    assert keeper.asked == 0
-
-
-def test_without_a_keeper_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_leaves_or_there_is_no_keeper_nobody_is_asked(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", begun.append)
+    keeper.groups.part({})
     assert Groups().part({ARRAY: [1, 2]}) == {}
-    assert not begun
+    assert (keeper.asked, begun) == (0, [])

@@ -23,7 +23,7 @@ def setting() -> Setting:
     """A trainer on two nodes, whose planner weighs what a change loses."""
     setting = Setting(2, ARRAY)
     setting.planner = Greedy()
-    setting.controller = setting.started()
+    setting.restart()
     setting.settle()
     return setting
 
@@ -55,7 +55,7 @@ def test_who_goes_on_with_other_ranks_is_known_for_good(setting: Setting) -> Non
             NoteKind.PROGRESS, nodes=2, steps=9.0 * generation, generation=generation, **told
         )
         setting.turn()
-    setting.controller = setting.started()  # another one, from what was saved
+    setting.restart()  # another one, from what was saved
     setting.train(1, generation=3)
     setting.settle()
     assert setting.shown()["loss"] == {"from_start": False, "seconds": 0.0, "other_ranks": True}

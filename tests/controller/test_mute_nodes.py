@@ -7,30 +7,29 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import ElementState
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, element, note, started
+from tests.controller.worlds import ARRAY, element, note
 
-FAILED, COMPLETED = ElementState.FAILED, ElementState.COMPLETED
+Ends = tuple[str, str] | None
+FAILS, COMPLETES = ("failed", "NonZeroExitCode"), ("completed", "None")
 
 
 class Site(Setting):
-    """A site where the plugin is on all nodes but ``mute`` ones, and says when elements are up."""
+    """A site where the plugin is on all nodes but ``mute`` ones, and says when elements are up.
 
-    def __init__(self, nodes: int, *arrays: int, mute: str = "", most: int = 4) -> None:
-        self.mute = mute.split()
-        self.notes_arrive = True
-        self.ends: tuple[ElementState, str] | None = FAILED, "NonZeroExitCode"
+    ``ends`` is how those on mute nodes end at once, None: they run on.
+    """
+
+    notes_arrive = True
+
+    def __init__(
+        self, nodes: int, *arrays: int, mute: str = "", ends: Ends = FAILS, most: int = 4
+    ) -> None:
+        self.mute, self.ends = mute.split(), ends
         super().__init__(nodes, *arrays, most=most)
 
-    def started(self) -> Controller:
-        about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told, notes_arrive=lambda: self.notes_arrive)
-
     def turn(self, seconds: float = 5.0) -> None:
-        """Let time pass; elements on mute nodes end at once."""
         super().turn(seconds)
         for array in tuple(self.slurm.jobs):
             for node, task in self.on(array).items():
@@ -55,20 +54,18 @@ class Site(Setting):
         return found
 
 
-@pytest.mark.parametrize("ends", [None, (FAILED, "NonZeroExitCode"), (COMPLETED, "None")])
+@pytest.mark.parametrize("ends", [None, FAILS, COMPLETES])
 def test_a_node_whose_elements_end_or_run_on_without_a_word_is_left_alone_and_named(
-    ends: tuple[ElementState, str] | None,
+    ends: Ends,
 ) -> None:
-    site = Site(3, ARRAY, mute="n2")
-    site.ends = ends
+    site = Site(3, ARRAY, mute="n2", ends=ends)
     assert site.tries("n2", minutes=10) == 1
     assert site.named == ["n2"]
     assert site.on().keys() == {"n1", "n3"}
 
 
 def test_a_node_that_slurm_still_wakes_is_not_mute(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(1, ARRAY, mute="n1")
-    site.ends = None
+    site = Site(1, ARRAY, mute="n1", ends=None)
     plain = site.slurm._element
     with monkeypatch.context() as boots:
         boots.setattr(site.slurm, "_element", lambda job: replace(plain(job), boots=True))
@@ -88,8 +85,7 @@ def test_what_fails_there_is_no_failure_of_the_script() -> None:
 
 
 def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again() -> None:
-    site = Site(1, ARRAY, mute="n1", most=1)
-    site.ends = COMPLETED, "None"
+    site = Site(1, ARRAY, mute="n1", ends=COMPLETES, most=1)
     site.turn()
     site.turn(1)
     site.controller.take([note(NoteKind.UP, site.now_s, 0, "n1")])
@@ -99,8 +95,7 @@ def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again
 
 
 def test_its_user_is_given_no_advice_on_how_to_start_the_script() -> None:
-    site = Site(2, ARRAY, mute="n1 n2")
-    site.ends = None
+    site = Site(2, ARRAY, mute="n1 n2", ends=None)
     site.tries("n2", minutes=10)
     assert site.slurm.said == []
 
@@ -134,26 +129,22 @@ def test_after_a_while_the_node_is_tried_again() -> None:
     assert site.named == []
 
 
-@pytest.mark.parametrize("ends", [None, (FAILED, "NonZeroExitCode"), (COMPLETED, "None")])
-def test_while_no_notes_come_through_silence_says_nothing(
-    ends: tuple[ElementState, str] | None,
-) -> None:
-    site = Setting(1, ARRAY, most=1)
+@pytest.mark.parametrize(
+    ("ends", "state"), [(None, "running"), (FAILS, "waiting"), (COMPLETES, "finished")]
+)
+def test_while_no_notes_come_through_silence_says_nothing(ends: Ends, state: str) -> None:
+    site = Site(1, ARRAY, mute="n1", ends=ends, most=1)
+    site.notes_arrive = False
     site.turn()
-    if ends is not None:
-        more: Any = {"start_s": site.now_s, "reason": ends[1], "exit_status": 3}
-        site.slurm.put_(element(0, ends[0], "n1", **more))
-    site.turn(1)
-    shown = site.shown()
-    expected = {None: "running", FAILED: "waiting", COMPLETED: "finished"}
-    assert shown["state"] == expected[ends and ends[0]]
-    assert shown["failures"] == (ends is not None and ends[0] is FAILED)
-    assert site.controller.status({})["mute_nodes"] == []
+    Setting.turn(site, 1)
+    assert site.shown()["state"] == state
+    assert site.shown()["failures"] == (ends is FAILS)
+    assert site.named == []
 
 
 def test_elements_that_wait_for_a_keeper_that_was_away_have_time_to_say_so() -> None:
-    site = Site(1, ARRAY, mute="n1")
-    site.ends, site.notes_arrive = None, False
+    site = Site(1, ARRAY, mute="n1", ends=None)
+    site.notes_arrive = False
     site.tries("n1", minutes=10)
     site.notes_arrive = True
     site.turn()
@@ -167,6 +158,6 @@ def test_an_element_that_ran_before_the_controller_began_is_not_mute() -> None:
     site = Site(2, ARRAY)
     site.turn()
     site.mute, site.ends = ["n1", "n2"], None
-    site.controller = site.started()
+    site.restart()
     assert site.tries("n2", minutes=5) == 0
     assert site.on().keys() == {"n1", "n2"}

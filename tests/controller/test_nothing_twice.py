@@ -9,14 +9,9 @@ import pytest
 from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementId
 from tests.controller.setting import Setting, at_work
 from tests.controller.worlds import ARRAY, element, note
-
-
-def purge(setting: Setting, *tasks: int) -> None:
-    """MinJobAge is over: Slurm forgets elements that have ended."""
-    setting.slurm.forget(ARRAY, *tasks)
 
 
 def finished(task: int, time_s: float) -> NumberedNote:
@@ -26,8 +21,8 @@ def finished(task: int, time_s: float) -> NumberedNote:
 def test_a_trainer_that_finished_while_the_controller_was_away_does_not_run_again() -> None:
     setting = at_work(2)
     before = setting.shown()["grew"]
-    purge(setting, *setting.on().values())
-    setting.controller = setting.started()
+    setting.slurm.forget(ARRAY, *setting.on().values())
+    setting.restart()
     setting.now_s += 400
     setting.controller.take([finished(task, setting.now_s - 390) for task in (0, 1)])
     setting.turn()
@@ -39,20 +34,20 @@ def test_a_trainer_that_finished_while_the_controller_was_away_does_not_run_agai
 
 def test_an_element_that_came_up_again_after_it_had_finished_tells_no_end() -> None:
     setting = at_work(2)
-    setting.controller = setting.started()
+    setting.restart()
     setting.slurm.put_(element(0, "held"))
     up = note(NoteKind.UP, setting.now_s, 0, "n1", number=2)
     setting.controller.take([finished(0, setting.now_s - 60), up])
-    purge(setting, 0)
+    setting.slurm.forget(ARRAY, 0)
     setting.turn()
     assert (setting.slurm.cancelled_, setting.shown()["state"]) == ([], "running")
 
 
-def reports(setting: Setting, *samples: float, **more: float) -> list[NumberedNote]:
+def reports(setting: Setting, *samples: float) -> list[NumberedNote]:
     """Reports of one generation, a second apart, of which the last one has just come."""
     first_s = setting.now_s - len(samples)
     return [
-        note(NoteKind.PROGRESS, first_s + number, number=number, samples=one, **more)
+        note(NoteKind.PROGRESS, first_s + number, number=number, samples=one)
         for number, one in enumerate(samples, 1)
     ]
 
@@ -63,7 +58,7 @@ def test_samples_that_the_keeper_tells_again_after_a_restart_count_once() -> Non
     setting.controller.take(told)
     assert setting.shown()["samples"] == 1000
     for _ in range(2):
-        setting.controller = setting.started()
+        setting.restart()
         setting.controller.take(told)
         setting.turn()
         assert setting.shown()["samples"] == 1000
@@ -72,39 +67,28 @@ def test_samples_that_the_keeper_tells_again_after_a_restart_count_once() -> Non
     assert setting.shown()["samples"] == 1100
 
 
-@pytest.mark.parametrize(
-    "how",
-    [getattr(ElementState, word) for word in ("CANCELLED", "LOST", "WITHHELD", "SUSPENDED")],
-    ids=str,
-)
-def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
-    how: ElementState,
-) -> None:
+@pytest.mark.parametrize("how", ["cancelled", "lost", "withheld", "suspended"])
+def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(how: str) -> None:
     setting = Setting(4, ARRAY)
     setting.slurm.change_(ARRAY, min_nodes=4)
     setting.settle()
-    assert len(setting.on()) == 4
+    before = setting.on()
     setting.slurm.put_(element(0, how, "n1"))
     setting.settle()
-    assert (setting.on(), setting.shown()["state"]) == ({}, "waiting")
+    assert (len(before), setting.on(), setting.shown()["state"]) == (4, {}, "waiting")
     assert "but only 3 of its elements can train" in str(setting.shown()["why"])
-    if how.over:
-        purge(setting, 0)
+    if how in ("cancelled", "lost"):
+        setting.slurm.forget(ARRAY, 0)
     setting.settle()
     assert setting.on() == {}
     setting.slurm.change_(ARRAY, min_nodes=3)  # its owner may write a smaller one into the comment
     setting.settle()
     assert len(setting.on()) == 3
-
-
-def test_one_that_has_enough_goes_on_without_those_that_its_owner_cancelled() -> None:
-    setting = Setting(4, ARRAY)
-    setting.slurm.change_(ARRAY, min_nodes=3)
+    left = setting.on()
+    setting.slurm.change_(ARRAY, min_nodes=2)  # and then it has enough without one of them
+    setting.slurm.put_(element(1, "cancelled"))
     setting.settle()
-    before = setting.on()
-    setting.slurm.put_(element(0, "cancelled"))
-    setting.settle()
-    assert setting.on() == {node: task for node, task in before.items() if task != 0}
+    assert setting.on() == {node: task for node, task in left.items() if task != 1}
 
 
 def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> None:
@@ -114,24 +98,11 @@ def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> Non
     setting.slurm.start_ordinary_("n2")
     setting.turn()
     setting.told.silent = False
-    seconds = setting.controller.schedule.due_s() - setting.now_s
-    setting.turn(seconds)
-    assert (seconds <= 5, setting.told.gone) == (True, [(ElementId(ARRAY, task), "n2")])
+    assert setting.due_in_s <= 5
+    setting.turn(setting.due_in_s)
+    assert setting.told.gone == [(ElementId(ARRAY, task), "n2")]
     setting.settle()
     assert len(setting.told.gone) == 1
-
-
-@pytest.mark.parametrize("moved", [True, False])
-def test_what_was_moved_while_no_controller_worked_is_not_lost(moved: bool) -> None:
-    setting = at_work(2, most=1)
-    ((node, task),) = setting.on().items()
-    (other,) = {"n1", "n2"} - {node}
-    setting.now_s += 3600
-    on = other if moved else node
-    setting.slurm.put_(element(task, "running", on, start_s=setting.now_s))
-    setting.controller = setting.started()
-    setting.settle()
-    assert setting.told.gone == []
 
 
 def test_what_is_gone_is_told_though_the_look_that_saw_it_has_failed(
@@ -176,7 +147,7 @@ def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over()
     setting.settle()
     assert setting.on() == {}
     setting.told.silent = False
-    setting.turn(setting.controller.schedule.due_s() - setting.now_s)
+    setting.turn(setting.due_in_s)
     assert (setting.told.ended, len(setting.on())) == ([ARRAY], 2)
 
 
@@ -191,7 +162,7 @@ def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives() -> None:
     for _ in range(25):  # the clock is believed after an hour
         setting.turn(150)
     setting.turn(86_400)
-    setting.controller = setting.started()
+    setting.restart()
     setting.turn()
     setting.controller.take(reports(setting, 200.0))
     assert [setting.shown()[name] for name in known] == before
@@ -224,32 +195,24 @@ def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
     assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
 
 
-def suspend(setting: Setting, node: str) -> int:
-    """An operator stops the processes of an element; return its task."""
-    task = setting.on()[node]
-    setting.slurm.put_(element(task, "suspended", node, start_s=setting.now_s))
-    return task
-
-
 def test_a_suspended_element_does_not_run_and_its_node_is_nobodys() -> None:
     setting = at_work(3)
-    one = suspend(setting, "n2")
-    setting.submit(99, 1)
-    setting.settle()
-    assert setting.shown()["nodes"] == sorted(setting.on())
-    assert "n2" not in {*setting.on(), *setting.on(99)}
-    assert "suspended on n2" in str(setting.shown()["notice"])
+    one = setting.on()["n2"]
+    for state in ("suspended", "running"):
+        setting.slurm.put_(element(one, state, "n2", start_s=setting.now_s))
+        setting.submit(99, 1)
+        setting.settle()
+        stands = state == "suspended"
+        assert setting.shown()["nodes"] == sorted(setting.on())
+        assert ("n2" in {*setting.on(), *setting.on(99)}) is not stands
+        assert ("suspended on n2" in str(setting.shown()["notice"])) is stands
     assert ElementId(ARRAY, one) not in dict(setting.told.gone)
     assert setting.shown()["reclaimed"] == 0
-    setting.slurm.put_(element(one, "running n2", start_s=setting.now_s))
-    setting.settle()
-    assert "n2" in {*setting.on(), *setting.on(99)}
-    assert "suspended" not in str(setting.shown()["notice"])
 
 
 def test_a_suspended_element_of_a_trainer_that_has_finished_is_cancelled() -> None:
     setting = at_work(2, most=2)
-    suspend(setting, "n2")
+    setting.slurm.put_(element(setting.on()["n2"], "suspended n2", start_s=setting.now_s))
     setting.slurm.put_(element(setting.on()["n1"], "completed n1"))
     setting.turn()
     setting.turn(400)

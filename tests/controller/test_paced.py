@@ -1,4 +1,4 @@
-"""A turn has so many actions at most: a large change takes longer, and all of it is done."""
+"""When turns come, and how much each does: a large change takes longer, and all of it is done."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import pytest
 
 from bftrainer_slurm.controller.act import MOST_ACTIONS
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.model import BackfillPass, WaitingJob
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from tests.controller.made_up_slurm import BACKFILL_S
 from tests.controller.setting import Setting
+from tests.controller.worlds import ARRAY, note
 
 
 class Paced(Setting):
@@ -25,7 +29,7 @@ class Paced(Setting):
         until_s, actions = self.now_s + seconds, []
         while self.now_s < until_s:
             before = len(self.slurm.asked_)
-            self.turn(max(0.0, self.controller.schedule.due_s() - self.now_s) + 0.1)
+            self.turn(max(0.0, self.due_in_s) + 0.1)
             actions.append(sum(what == "grow" for what, _ in self.slurm.asked_[before:]))
         return actions
 
@@ -47,6 +51,32 @@ def test_where_slurm_refuses_a_request_the_turn_ends_and_the_next_one_waits() ->
     with pytest.raises(SlurmUnavailableError):
         setting.turn()
     assert (setting.used, setting.slurm.requests_.count("grow")) == (0, 1)
-    assert setting.controller.schedule.due_s() >= setting.now_s + 2.0
+    assert setting.due_in_s >= 2.0
     setting.work(20.0)
     assert setting.used == 240
+
+
+def looks_of(setting: Setting, seconds: float, said: NoteKind) -> list[float]:
+    """A stranger says something, and then time passes; return when (seconds from now) it looked."""
+    setting.controller.take([note(said, setting.now_s, array=4711)])
+    began_s, setting.slurm.asked_ = setting.now_s, []
+    while setting.now_s + setting.due_in_s < began_s + seconds:
+        setting.turn(max(setting.due_in_s, 0.0) + 0.1)
+    setting.now_s = began_s + seconds
+    return [at_s - began_s for what, at_s in setting.slurm.asked_ if what == "queue"]
+
+
+def test_an_announced_job_is_seen_before_the_pass_that_may_serve_it() -> None:
+    setting = Setting(2, ARRAY, most=2, settings=Settings(queue_interval_s=60))
+    setting.settle()
+    setting.turn(70)
+    job = WaitingJob(7, "bftrainer", 1, submit_s=setting.now_s)
+    passed_s = float(round(setting.now_s))
+    setting.slurm.passed = BackfillPass(passed_s, active=False)
+    setting.slurm.waiting = {job.job_id: job}
+    looks_of(setting, 1, NoteKind.SUBMITTED)  # it knows now when the next pass is ...
+    setting.slurm.waiting = {}
+    looks_of(setting, 1, NoteKind.SUBMITTED)  # ... and that nobody waits for it
+    next_s = passed_s + BACKFILL_S - setting.now_s
+    looks = looks_of(setting, next_s + 20, NoteKind.ANNOUNCED)
+    assert [one for one in looks if next_s - 6 < one < next_s - 1]

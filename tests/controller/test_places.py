@@ -20,12 +20,10 @@ from bftrainer_slurm.model import (
     Node,
     Queue,
     Resources,
-    WaitingJob,
 )
 from bftrainer_slurm.replay.slurm import (
     DELAYED,
     ENDING,
-    PARTITION,
     PENDING,
     RUNNING,
     SUSPENDED,
@@ -109,19 +107,6 @@ def turns(slurm: SharedSlurm, controller: Controller) -> None:
         assert controller.decision.trouble is None
 
 
-def test_trainers_fill_what_an_ordinary_job_leaves_of_a_node() -> None:
-    slurm = SharedSlurm(NOW_S, ["n1"])
-    slurm.ordinary_gpus["n1"] = 3
-    controller = controlled(slurm, [(2, 2), (2, 2), (0, 1)])
-    turns(slurm, controller)
-    assert [one.nodes for one in controller.registry.views] == [
-        {"n1"},
-        {"n1"},
-        set(),
-    ]
-    assert slurm.in_use("n1") == 7
-
-
 def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> None:
     slurm = SharedSlurm(NOW_S, ["n1", "n2", "n3"])
     slurm.ordinary_gpus.update(n1=3, n2=7, n3=8)
@@ -131,32 +116,6 @@ def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> N
     gpus = {"left": 6, "used": 4, "starting": 0, "planned": 4}
     pool = {"nodes": 2, "used": 1, "starting": 0, "planned": 1, "free": ["n2"], "gpus": gpus}
     assert status["pool"] == pool
-
-
-def test_beside_a_job_that_comes_to_an_idle_node_trainers_have_the_rest() -> None:
-    """They wait for the same pass, which starts the job first."""
-    slurm = SharedSlurm(NOW_S, ["n1"])
-    slurm.waiting[7] = WaitingJob(7, PARTITION, 1, gpus=3, submit_s=NOW_S)
-    controller = controlled(slurm, [(4, 1), (0, 1)])
-    turns(slurm, controller)
-    assert [len(one.nodes) for one in controller.registry.views] == [1, 0]
-    assert slurm.in_use("n1") == 4
-
-
-def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
-    slurm = SharedSlurm(NOW_S, ["n1"])
-    slurm.ordinary_gpus["n1"] = 3
-    controller = controlled(slurm, [(4, 1), (1, 1)])
-    turns(slurm, controller)
-    assert slurm.in_use("n1") == 8
-    slurm.waiting[7] = WaitingJob(7, PARTITION, 1, gpus=3, submit_s=slurm.now_s)
-    turns(slurm, controller)
-    assert [len(one.nodes) for one in controller.registry.views] == [0, 1]
-    assert slurm.in_use("n1") == 4, "nobody has what the job is to find free"
-    del slurm.waiting[7]
-    slurm.start_job_("n1", 3)
-    turns(slurm, controller)
-    assert slurm.in_use("n1") == 7
 
 
 @settings(max_examples=40)

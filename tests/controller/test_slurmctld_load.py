@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from scripts.slurmctld_load import Requests, down_nodes, requests_of
+from scripts.slurmctld_load import Requests, requests_of
 from tests.tools import run_tool
 
 SDIAG = """\
@@ -20,14 +20,7 @@ Remote Procedure Call statistics by user
 
 def test_an_accounts_requests_and_their_time_are_read() -> None:
     assert requests_of("slurm", SDIAG) == Requests(42, 8.4)
-
-
-def test_who_has_asked_nothing_is_not_listed() -> None:
     assert requests_of("lurm", SDIAG) == requests_of("alice", SDIAG) == Requests(0, 0.0)
-
-
-def test_nodes_that_are_not_there_are_one_line() -> None:
-    assert down_nodes(20).startswith("NodeName=x[1-20] NodeHostname=none[1-20] ")
 
 
 def test_a_cluster_that_does_not_start_is_said_in_a_line(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bftrainer_slurm.controller.state.history import History
+import pytest
+
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import Demands, Element, ElementId, ElementState
+from bftrainer_slurm.model import Demands, ElementId
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, NOW_S
+from tests.controller.worlds import ARRAY, NOW_S, element
+
+LIMIT = "QOSMaxNodePerUserLimit"
 
 
 class Waiting(Setting):
@@ -32,15 +35,12 @@ class Waiting(Setting):
             assert len(self.on(99)) == 4
         assert len(self.planner.asked) == asked
 
-    def why(self) -> str:
-        return str(self.shown()["why"])
-
 
 def test_while_a_job_that_it_depends_on_has_not_ended() -> None:
     setting = Waiting()
     setting.slurm.behind = {ARRAY: "afterok:7"}
     setting.waits()
-    assert setting.why() == "it waits for another job (afterok:7)"
+    assert setting.shown()["why"] == "it waits for another job (afterok:7)"
     setting.slurm.behind = {}
     setting.settle()
     assert len(setting.on()) == 2
@@ -50,35 +50,30 @@ def test_until_its_user_lets_it_begin() -> None:
     setting = Waiting()
     setting.begins_at(NOW_S + 7200)
     setting.waits()
-    assert "it must not start before" in setting.why()
+    assert "it must not start before" in str(setting.shown()["why"])
     setting.now_s = NOW_S + 7200
     setting.settle()
     assert len(setting.on()) == 2
 
 
-def test_the_delay_after_a_requeue_keeps_nobody_from_nodes() -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_delay_after_a_requeue_keeps_nobody_from_nodes(lost: bool) -> None:
+    """Where the history is lost, the keeper knows that it has trained."""
     setting = Waiting()
     setting.settle()
     assert len(setting.on()) == 2
-    setting.begins_at(setting.now_s + 121)
+    setting.begins_at(setting.now_s + 3600)
     (node, *_) = setting.on()
-    setting.slurm.start_ordinary_(node)
-    setting.slurm.ordinary.clear()
+    if lost:
+        setting.slurm.put_(*(element(task, "held") for task in setting.on().values()))
+        setting.restart(lost)
+        setting.say(NoteKind.REFORMED, generation=1, nodes=2)
+    else:
+        setting.slurm.start_ordinary_(node)
+        setting.slurm.ordinary.clear()
     setting.settle()
     assert len(setting.on()) + len(setting.on(99)) == 4
-
-
-def test_nor_does_it_where_the_history_is_lost_and_the_keeper_knows_that_it_has_trained() -> None:
-    setting = Waiting()
-    setting.settle()
-    for id_ in (ElementId(ARRAY, task) for task in setting.on().values()):
-        setting.slurm.put_(Element(id_, ElementState.HELD))
-    setting.begins_at(setting.now_s + 3600)
-    setting.history = History(":memory:")
-    setting.controller = setting.started()
-    setting.say(NoteKind.REFORMED, generation=1, nodes=2)
-    setting.settle()
-    assert len(setting.on()) == 2
+    assert setting.on()
 
 
 class Limited(Setting):
@@ -96,8 +91,7 @@ class Limited(Setting):
         ) -> None:
             if elements[0].array == ARRAY and len(self.on()) + len(elements) > self.limit:
                 for id_ in elements:
-                    waits = Element(id_, ElementState.PENDING, reason="QOSMaxNodePerUserLimit")
-                    self.slurm.put_(waits)
+                    self.slurm.put_(element(id_.task, "pending", reason=LIMIT))
             else:
                 grow(elements, nodes, *more, **others)
 
@@ -121,26 +115,25 @@ def test_a_limit_that_stays_takes_nodes_from_others_ever_less_often() -> None:
     before = setting.taken
     setting.hours(18)
     assert setting.taken <= before + 2
-    assert "QOSMaxNodePerUserLimit" in str(setting.shown()["why"])
+    assert LIMIT in str(setting.shown()["why"])
     assert len(setting.on(99)) == 4
     setting.slurm.cancel_(ARRAY)
     setting.turn()
     assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
 
-def test_a_limit_that_is_lifted_is_noticed_soon_where_a_node_is_free() -> None:
+@pytest.mark.parametrize(
+    ("nodes", "lasted_h", "noticed_h"),
+    [
+        pytest.param(5, 6, 0.2, id="soon where a node is free"),
+        pytest.param(4, 1, 2, id="after as long as it has lasted elsewhere"),
+    ],
+)
+def test_a_limit_that_is_lifted_is_noticed(nodes: int, lasted_h: int, noticed_h: float) -> None:
     setting = Limited()
-    setting.slurm.node_names.append("n5")
-    setting.hours(6)
-    taken, setting.limit = setting.taken, 4
-    setting.hours(0.2)
-    assert setting.on()
-    assert taken <= 6
-
-
-def test_a_limit_that_is_lifted_is_noticed_after_as_long_as_it_has_lasted_elsewhere() -> None:
-    setting = Limited()
-    setting.hours(1)
+    setting.slurm.node_names += ["n5"][: nodes - 4]
+    setting.hours(lasted_h)
+    assert setting.taken <= 6
     setting.limit = 4
-    setting.hours(2)
-    assert len(setting.on()) == 2
+    setting.hours(noticed_h)
+    assert setting.on()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from functools import wraps
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -16,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from hypothesis.strategies import SearchStrategy
 
 from bftrainer_slurm.controller.act import Groups
 from bftrainer_slurm.controller.loop import Controller
@@ -45,7 +48,6 @@ from tests.controller.worlds import NOW_S, note, started
 NODES = tuple(f"n{number}" for number in range(1, 7))
 ARRAYS = st.integers(11, 13)
 NODE = st.sampled_from(NODES)
-ONE = st.integers(0, 11)  # of those there are
 ENDS = st.sampled_from(
     [ElementState.COMPLETED, ElementState.CANCELLED, ElementState.LOST, ElementState.PREEMPTED]
 )
@@ -81,9 +83,19 @@ class Watch(Groups):
         return {}
 
 
-def there_is(*states: ElementState) -> object:
-    """The rule is for worlds in which an element is in one of these states."""
-    return precondition(lambda world: world.slurm.elements(*states))
+def to_one(*states: ElementState, **more: SearchStrategy[Any]) -> Callable[[Any], Any]:
+    """The rule happens to one of the elements in these states, in worlds where there is any."""
+
+    def decorated(happens: Callable[..., None]) -> object:
+        @wraps(happens)
+        def to(world: Whatever, number: int, **drawn: Any) -> None:
+            jobs = world.slurm.elements(*states)
+            happens(world, jobs[number % len(jobs)], **drawn)
+
+        there_is = precondition(lambda world: world.slurm.elements(*states))
+        return there_is(rule(number=st.integers(0, 11), **more)(to))
+
+    return decorated
 
 
 class Whatever(RuleBasedStateMachine):
@@ -117,11 +129,6 @@ class Whatever(RuleBasedStateMachine):
         view = self.controller.registry.view(array)
         assert view is not None
         self.phases.update(view.state.of(one.id.task).phase for one in view.trainer.elements)
-
-    def one(self, number: int, *states: ElementState) -> Job:
-        """One of the elements in these states."""
-        jobs = self.slurm.elements(*states)
-        return jobs[number % len(jobs)]
 
     # The controller, and time.
 
@@ -217,22 +224,18 @@ class Whatever(RuleBasedStateMachine):
         elif state == "down":
             self.slurm.fail_(node)
 
-    @there_is(HELD)
-    @rule(number=ONE)
-    def an_operator_holds_an_element(self, number: int) -> None:
-        self.slurm.move(self.one(number, HELD), ElementState.WITHHELD)
+    @to_one(HELD)
+    def an_operator_holds_an_element(self, job: Job) -> None:
+        self.slurm.move(job, ElementState.WITHHELD)
 
-    @there_is(RUNNING)
-    @rule(number=ONE)
-    def an_operator_suspends_an_element(self, number: int) -> None:
-        job = self.one(number, RUNNING)
+    @to_one(RUNNING)
+    def an_operator_suspends_an_element(self, job: Job) -> None:
         if job.then is None:
             self.slurm.move(job, SUSPENDED)
 
-    @there_is(SUSPENDED)
-    @rule(number=ONE)
-    def an_operator_lets_it_go_on(self, number: int) -> None:
-        self.slurm.move(self.one(number, SUSPENDED), RUNNING)
+    @to_one(SUSPENDED)
+    def an_operator_lets_it_go_on(self, job: Job) -> None:
+        self.slurm.move(job, RUNNING)
 
     # Trainers.
 
@@ -244,45 +247,35 @@ class Whatever(RuleBasedStateMachine):
             most = sizes[-1] if sizes else most
             self.slurm.submit_(array, least, most, f"{self.submitted:08x}", sizes)
 
-    @there_is()
-    @rule(number=ONE)
-    def somebody_cancels_a_trainer(self, number: int) -> None:
-        self.slurm.cancel_(self.one(number).id.array)
+    @to_one()
+    def somebody_cancels_a_trainer(self, job: Job) -> None:
+        self.slurm.cancel_(job.id.array)
 
-    @there_is(RUNNING)
-    @rule(number=ONE, how=ENDS)
-    def an_element_ends(self, number: int, how: ElementState) -> None:
-        self.slurm.end(self.one(number, RUNNING), how)
+    @to_one(RUNNING, how=ENDS)
+    def an_element_ends(self, job: Job, how: ElementState) -> None:
+        self.slurm.end(job, how)
 
-    @there_is(RUNNING)
-    @rule(number=ONE, status=st.sampled_from([1, 2]))
-    def an_element_fails(self, number: int, status: int) -> None:
-        self.slurm.end(self.one(number, RUNNING), FAILED, status)
+    @to_one(RUNNING, status=st.sampled_from([1, 2]))
+    def an_element_fails(self, job: Job, status: int) -> None:
+        self.slurm.end(job, FAILED, status)
 
-    @there_is(RUNNING)
-    @rule(number=ONE)
-    def an_element_cannot_start_in_the_second_of_its_preemption(self, number: int) -> None:
-        job = self.one(number, RUNNING)
+    @to_one(RUNNING)
+    def an_element_cannot_start_in_the_second_of_its_preemption(self, job: Job) -> None:
         job.queued_s = job.start_s = self.slurm.now_s
         self.slurm.end(job, FAILED, 1)
 
-    @there_is(HELD, DELAYED)
-    @rule(number=ONE, node=st.none() | NODE)
-    def an_owner_lets_an_element_go(self, number: int, node: str | None) -> None:
-        self.slurm.release_(self.one(number, HELD, DELAYED), node)
+    @to_one(HELD, DELAYED, node=st.none() | NODE)
+    def an_owner_lets_an_element_go(self, job: Job, node: str | None) -> None:
+        self.slurm.release_(job, node)
 
-    @there_is()
-    @rule(number=ONE, least=st.integers(1, 4))
-    def an_owner_writes_another_comment(self, number: int, least: int) -> None:
-        array = self.one(number).id.array
-        most = self.slurm.trainers[array].record.max_nodes
-        self.slurm.change_(array, min_nodes=min(least, most), sizes=())
+    @to_one(least=st.integers(1, 4))
+    def an_owner_writes_another_comment(self, job: Job, least: int) -> None:
+        most = self.slurm.trainers[job.id.array].record.max_nodes
+        self.slurm.change_(job.id.array, min_nodes=min(least, most), sizes=())
 
-    @there_is(RUNNING)
-    @rule(number=ONE, node=NODE)
-    def two_elements_share_a_node(self, number: int, node: str) -> None:
+    @to_one(RUNNING, node=NODE)
+    def two_elements_share_a_node(self, job: Job, node: str) -> None:
         if node not in self.slurm.down:
-            job = self.one(number, RUNNING)
             job.node = node  # its owner may ask for that in an update
             self.slurm.asked_to_leave.discard(job.id)
 
@@ -292,41 +285,33 @@ class Whatever(RuleBasedStateMachine):
     def an_ordinary_job_takes_a_node(self, node: str) -> None:
         self.slurm.start_ordinary_(node)
 
-    @there_is(RUNNING)
-    @rule(number=ONE)
-    def an_ordinary_job_takes_the_node_of_an_element(self, number: int) -> None:
-        self.slurm.start_ordinary_(self.one(number, RUNNING).node or "")
+    @to_one(RUNNING)
+    def an_ordinary_job_takes_the_node_of_an_element(self, job: Job) -> None:
+        self.slurm.start_ordinary_(job.node or "")
 
-    @there_is(PENDING)
-    @rule(number=ONE, down=st.booleans())
-    def the_nodes_of_one_that_is_let_go_are_lost(self, number: int, down: bool) -> None:
-        for node in self.one(number, PENDING).targets or ():
+    @to_one(PENDING, down=st.booleans())
+    def the_nodes_of_one_that_is_let_go_are_lost(self, job: Job, down: bool) -> None:
+        for node in job.targets or ():
             if down:
                 self.a_node_goes_or_comes(node, "down")
             else:
                 self.slurm.start_ordinary_(node)
 
     @rule(
-        job=st.integers(90, 92),
-        nodes=st.integers(1, 5),
-        count=st.integers(1, 3),
-        minutes=st.none() | st.integers(1, 100),
+        job=st.builds(
+            WaitingJob,
+            st.integers(90, 92),
+            st.just(PARTITION),
+            st.integers(1, 5),
+            expected_nodes=st.sets(NODE).map(tuple),
+            minutes=st.none() | st.integers(1, 100),
+            count=st.integers(1, 3),
+        ),
         planned_s=st.none() | st.sampled_from([-100.0, 2.0, 500.0]),
-        planned=st.sets(NODE),
     )
-    def an_ordinary_job_waits(
-        self,
-        job: int,
-        nodes: int,
-        count: int,
-        minutes: int | None,
-        planned_s: float | None,
-        planned: set[str],
-    ) -> None:
+    def an_ordinary_job_waits(self, job: WaitingJob, planned_s: float | None) -> None:
         start_s = None if planned_s is None else self.slurm.now_s + planned_s
-        self.slurm.waiting[job] = WaitingJob(
-            job, PARTITION, nodes, start_s, tuple(planned), minutes=minutes, count=count
-        )
+        self.slurm.waiting[job.job_id] = replace(job, expected_start_s=start_s)
 
     @rule(job=st.integers(90, 92))
     def an_ordinary_job_waits_no_more(self, job: int) -> None:
@@ -338,22 +323,20 @@ class Whatever(RuleBasedStateMachine):
 
     # Notes.
 
-    @there_is()
-    @rule(
+    @to_one(
         kind=st.sampled_from(NoteKind),
-        number=ONE,
         node=st.none() | NODE,
         measure=st.floats(allow_nan=True),
         ago_s=st.sampled_from([0.0, 30.0, 7200.0, -7200.0]),
     )
     def somebody_tells_something(
-        self, kind: NoteKind, number: int, node: str | None, measure: float, ago_s: float
+        self, job: Job, kind: NoteKind, node: str | None, measure: float, ago_s: float
     ) -> None:
         """The truth, where it is an element's own node."""
         more = {"samples": measure, "nodes": measure, "generation": 2.0}
-        id_, at = self.one(number).id, node or self.one(number).node or "n1"
-        at_s, text = self.slurm.now_s - ago_s, "no module named toch"
-        told = note(kind, at_s, id_.task, at, array=id_.array, text=text, **more)
+        at, at_s = node or job.node or "n1", self.slurm.now_s - ago_s
+        text = "no module named toch"
+        told = note(kind, at_s, job.id.task, at, array=job.id.array, text=text, **more)
         self.controller.take([told])
 
     # What must hold.
@@ -446,16 +429,16 @@ def what_is_rare_happens() -> None:
     world.an_operator_suspends_an_element(0)
     world.turn(1.0)
     world.an_operator_lets_it_go_on(0)
-    world.an_element_fails(0, 1)
+    world.an_element_fails(0, status=1)
     world.turn(1.0)
     world.an_element_cannot_start_in_the_second_of_its_preemption(0)
     world.turn(1.0)
     world.an_operator_holds_an_element(0)
-    world.an_owner_lets_an_element_go(0, None)
+    world.an_owner_lets_an_element_go(0, node=None)
     world.turn(1.0)
     world.an_ordinary_job_takes_the_node_of_an_element(0)
     world.turn(1.0)
-    world.an_owner_lets_an_element_go(0, "n6")
+    world.an_owner_lets_an_element_go(0, node="n6")
     world.turn(1.0)
     world.teardown()
 
