@@ -80,3 +80,9 @@ def test_an_announced_job_is_seen_before_the_pass_that_may_serve_it() -> None:
     next_s = passed_s + BACKFILL_S - setting.now_s
     looks = looks_of(setting, next_s + 20, NoteKind.ANNOUNCED)
     assert [one for one in looks if next_s - 6 < one < next_s - 1]
+
+
+def test_after_many_starts_it_looks_soon() -> None:
+    setting = Paced(20)
+    setting.turn()
+    assert (setting.used, setting.due_in_s) == (40, 2.0)
