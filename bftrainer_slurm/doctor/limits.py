@@ -77,7 +77,7 @@ def _limits(row: Mapping[str, str]) -> Iterator[_Limit]:
 
 def _judged(facts: Facts, name: str, limit: _Limit) -> Finding | None:
     """Return what a limit means for the trainers here; None: it cannot be told."""
-    title, found = f"{name}'s {limit.key}", f"{limit.unit}{limit.most}"
+    title, found = f"{limit.key} of {name}", f"{limit.unit}{limit.most}"
 
     def change(enough: int) -> Change:
         return shell(f"sacctmgr modify qos {name} set {limit.command}={limit.unit}{enough}")

@@ -18,6 +18,7 @@ from bftrainer_slurm.slurm.configuration import partitions_in, values_in
 _DATA = Path(__file__).parent / "data"
 CONFIG = (_DATA / "config-22.05.8.txt").read_text()
 PARTITIONS = (_DATA / "partitions-22.05.8.txt").read_text()
+PASS = (_DATA / "sdiag-22.05.8.txt").read_text()
 KEEPER = "ctl.example.org:6740"
 LINE = (
     f"optional /opt/lib/bftrainer.so keeper={KEEPER} python=/opt/python announce=192.0.2.1:6740"
@@ -48,6 +49,8 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
     )
 
 
+PYXIS = "required /usr/lib/slurm/spank_pyxis.so"
+QOS = {"idle": {"Preempt": "", "PreemptMode": "cluster"}, "normal": {"Preempt": "idle"}}
 SHARES = f"{LINE} share=yes"
 OF_SHARES = {
     "GresTypes": "gpu",
@@ -70,6 +73,6 @@ def of(facts: Facts, *levels: Level) -> list[Finding]:
     return [one for one in checkup(facts) if one.level in levels]
 
 
-def here(facts: Facts, **changes: Any) -> Facts:
-    """Return the facts as seen from another account or host."""
-    return replace(facts, host=replace(facts.host, **changes))
+def but(facts: Facts, part: str, **changes: Any) -> Facts:
+    """Return the facts with changes in one of their parts: host, network, plugin or settings."""
+    return replace(facts, **{part: replace(getattr(facts, part), **changes)})

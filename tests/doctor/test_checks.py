@@ -4,23 +4,69 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bftrainer_slurm.doctor.checkup import checkup
-from bftrainer_slurm.doctor.facts import Asking, Network, Plugin
+from bftrainer_slurm.doctor.facts import Facts, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
 from bftrainer_slurm.doctor.gather import clock_ahead_s
 from bftrainer_slurm.doctor.plugstack import pyxis_after_ours, read_lines
 from bftrainer_slurm.slurm.configuration import pass_in, seconds_of, values_in
-from tests.doctor.made import CONFIG, LINE, here, of, site
+from tests.doctor.made import CONFIG, LINE, PASS, PYXIS, QOS, but, of, shares, site
 
-_DATA = Path(__file__).parent / "data"
+BETTER_PASS = PASS.replace("Last queue length: 600", "Last queue length: 500")
+PER_GPU = {"DefMemPerCPU": "0", "JobDefaults": "DefCpuPerGPU=2,DefMemPerGPU=1000"}
+DEPTHS = "bf_continue,partition_job_depth=2,bf_max_job_user_part=100"
+TESTED = "bf_interval=30,bf_continue,bf_max_job_test=5000"
+FINE: dict[str, Facts] = {
+    "a good site": site(),
+    "an array of as many elements as a trainer may have": site(MaxArraySize="3"),
+    "a depth that no trainer reaches": site(SchedulerParameters=DEPTHS),
+    "a pass that comes to all jobs": replace(site(), passed=pass_in(BETTER_PASS)),
+    "a pass that may come to all jobs": replace(
+        site(SchedulerParameters=TESTED), passed=pass_in(PASS)
+    ),
+    "no pass yet": replace(site(), passed=pass_in("")),
+    **{
+        f"a health check of nodes in use too: {states}": site(
+            HealthCheckProgram="/usr/sbin/nhc", HealthCheckNodeState=states
+        )
+        for states in ("", "ANY", "IDLE,ALLOC", "CYCLE,ANY", "CYCLE")
+    },
+    "the plugin's line is included": but(site(), "plugin", include="plugstack.d/*.conf"),
+    "the rewriting's Python answers": but(site(), "plugin", rewriting=""),
+    "another tier, of other nodes": site(partition="main PriorityTier=0 main Nodes=m[1-2]"),
+    "no munge": but(site(AuthType="auth/slurm"), "host", munge=None),
+    "a qos for trainers": replace(
+        site(line=LINE + " qos=idle", PreemptType="preempt/qos"), qos=QOS
+    ),
+    "shared nodes": shares(),
+    "shared nodes, memory with GPUs alone": shares(**PER_GPU),
+    **{
+        f"shared nodes, {said}": shares(partition=f"bftrainer {said}", DefMemPerCPU="UNLIMITED")
+        for said in ("DefMemPerNode=8000", "JobDefaults=DefMemPerGPU=1000")
+    },
+    **{
+        f"shared nodes, {name}": shares(TopologyPlugin=name)
+        for name in ("topology/none", "topology/flat", "(null)")
+    },
+}
 
 
-def test_a_good_site_has_nothing_to_change() -> None:
-    assert of(site(), Level.CHANGE, Level.CONSIDER) == []
+@pytest.mark.parametrize("facts", FINE.values(), ids=FINE)
+def test_nothing_is_to_change_where_all_is_well(facts: Facts) -> None:
+    assert of(facts, Level.CHANGE, Level.CONSIDER) == []
+
+
+def test_a_site_of_whole_nodes_is_asked_for_nothing_that_shared_ones_need() -> None:
+    for facts, count in ((site(), 0), (shares(), 6)):
+        assert sum(one.check.startswith("share:") for one in checkup(facts)) == count
+
+
+def test_a_default_memory_of_another_partition_does_not_count() -> None:
+    (found,) = of(shares(partition="main DefMemPerNode=8000", DefMemPerCPU="0"), Level.CHANGE)
+    assert found.check == "share: default memory"
 
 
 @pytest.mark.parametrize(
@@ -36,111 +82,15 @@ def test_what_cannot_be_seen_from_here_is_said_with_how_to_find_out() -> None:
     assert all(one.why for one in found)
 
 
-# Of the trainers' partition: a key, what is wrong, and what is right.
-# Settings, the check that speaks, its level, and the line that it asks for.
-SAVES = {"SuspendProgram": "/sbin/off", "ResumeProgram": "/sbin/on", "SuspendTime": "300 sec"}
-CLOUD = {"n1": "NodeName=n1 State=IDLE+CLOUD+POWERED_DOWN"}
-
-
-@pytest.mark.parametrize(
-    ("values", "settings", "found"),
-    [
-        ({}, {}, "switches no node of bftrainer off (no SuspendProgram or ResumeProgram)"),
-        (SAVES | {"SuspendTime": "INFINITE"}, {}, "(no SuspendTime); 1 node with State=CLOUD"),
-        (SAVES, {"keep_awake_s": 60.0}, "after 300 s; 1 node with State=CLOUD; trainers leave"),
-        (SAVES, {"wake_nodes": True}, "trainers wake them (wake_nodes)"),
-    ],
-)  # fmt: skip
-def test_what_a_site_says_of_power_saving_is_shown(
-    values: dict[str, str], settings: dict[str, Any], found: str
-) -> None:
-    facts = site(**values)
-    facts = replace(facts, settings=replace(facts.settings, **settings))
-    facts = replace(facts, nodes_shown=CLOUD if values else {})
-    (one,) = [one for one in of(facts, Level.OK) if one.check == "power saving"]
-    assert found in one.found
-
-
-def test_a_depth_that_no_trainer_reaches_is_fine() -> None:
-    facts = site(SchedulerParameters="bf_continue,partition_job_depth=2,bf_max_job_user_part=100")
-    assert of(facts, Level.CONSIDER) == []
-
-
-DEEP, WHOLE = (_DATA / "sdiag-22.05.8.txt").read_text(), "Last queue length: 500"
-
-
 def test_what_helps_is_fine_to_the_doctor_on_a_larger_cluster_too() -> None:
     larger = "bftrainer TotalNodes=80"
-    (finding,) = of(replace(site(partition=larger), passed=pass_in(DEEP)), Level.CHANGE)
+    (finding,) = of(replace(site(partition=larger), passed=pass_in(PASS)), Level.CHANGE)
     options = ",".join(change.line.rpartition(",")[2] for change in finding.changes)
     assert "bf_max_job_user_part=80" in options
     facts = site(partition=larger, SchedulerParameters=f"bf_interval=30,{options}")
-    assert not of(replace(facts, passed=pass_in(DEEP)), Level.CHANGE, Level.CONSIDER)
+    assert not of(replace(facts, passed=pass_in(PASS)), Level.CHANGE, Level.CONSIDER)
 
 
-@pytest.mark.parametrize(
-    ("sdiag", "parameters"),
-    [
-        (DEEP.replace("Last queue length: 600", WHOLE), ""),
-        (DEEP, ",bf_max_job_test=5000"),
-        ("", ""),
-    ],
-)
-def test_a_pass_that_comes_to_all_jobs_is_fine(sdiag: str, parameters: str) -> None:
-    facts = site(SchedulerParameters=f"bf_interval=30,bf_continue{parameters}")
-    assert not of(replace(facts, passed=pass_in(sdiag)), Level.CHANGE, Level.CONSIDER)
-
-
-@pytest.mark.parametrize(
-    ("limit", "value", "level", "command"),
-    [
-        ("GrpSubmit", "5", Level.CHANGE, "grpsubmitjobs=15"),
-        ("GrpSubmit", "15", Level.CONSIDER, "grpsubmitjobs=22"),
-        ("GrpSubmit", "17", Level.OK, ""),
-        ("MaxSubmitPU", "13", Level.CONSIDER, "maxsubmitjobspu=19"),
-        ("MaxSubmitPU", "14", Level.OK, ""),
-        ("GrpTRES", "node=1", Level.CHANGE, "grptres=node=12"),
-        ("GrpTRES", "node=9", Level.CONSIDER, "grptres=node=12"),
-        ("GrpTRES", "cpu=9,node=12", Level.OK, ""),
-        ("GrpTRES", "gres/gpu=3", Level.CHANGE, "grptres=gres/gpu=8"),
-        ("GrpTRES", "gres/gpu=8", Level.OK, ""),
-        ("MaxTRESPU", "node=8", Level.CONSIDER, "maxtrespu=node=10"),
-        ("MaxTRESPU", "node=10", Level.OK, ""),
-    ],
-)
-def test_a_limit_is_judged_by_what_the_trainers_here_ask_for(
-    limit: str, value: str, level: Level, command: str
-) -> None:
-    """Far more nodes than that are none of its business."""
-    facts = site(partition="bftrainer QoS=idle bftrainer TotalNodes=500")
-    trainers = (Asking("ann", 2, 6), Asking("ann", 1, 4), Asking("bob", 2, 2, gpus=4))
-    network = replace(facts.network, trainers=trainers)
-    facts = replace(facts, qos={"idle": {limit: value}}, network=network)
-    (found,) = (one for one in checkup(facts) if one.check == f"idle's {limit}")
-    assert found.level is level
-    expected = [f"sacctmgr modify qos idle set {command}"] if command else []
-    assert [change.line for change in found.changes] == expected
-
-
-@pytest.mark.parametrize("states", ["", "ANY", "IDLE,ALLOC", "CYCLE,ANY", "CYCLE"])
-def test_a_health_check_of_nodes_in_use_too_is_fine(states: str) -> None:
-    facts = site(HealthCheckProgram="/usr/sbin/nhc", HealthCheckNodeState=states)
-    assert not of(facts, Level.CHANGE, Level.CONSIDER)
-
-
-@pytest.mark.parametrize("changes", [{"include": "plugstack.d/*.conf"}, {"rewriting": ""}])
-def test_a_plugin_whose_line_is_included_and_whose_python_answers_is_fine(
-    changes: dict[str, str],
-) -> None:
-    facts = replace(site(), plugin=replace(site().plugin, **changes))  # type: ignore[arg-type]
-    assert not of(facts, Level.CHANGE, Level.CONSIDER)
-
-
-def test_other_partitions_count_only_where_they_share_nodes() -> None:
-    assert not of(site(partition="main PriorityTier=0 main Nodes=m[1-2]"), Level.CHANGE)
-
-
-PYXIS = "required /usr/lib/slurm/spank_pyxis.so"
 ORDERS = {
     "ours after it": ((PYXIS, LINE), ""),
     "ours before it": ((LINE, "", PYXIS), PYXIS),
@@ -155,8 +105,8 @@ def test_ours_has_to_be_loaded_after_pyxis(
     tmp_path: Path, lines: tuple[str, ...], late: str
 ) -> None:
     (tmp_path / "plugstack.d").mkdir()
-    (tmp_path / "plugstack.d" / "bftrainer.conf").write_text(f"{LINE}\n")
-    (tmp_path / "plugstack.d" / "pyxis.conf").write_text(f"{PYXIS}\n")
+    for name, line in (("bftrainer", LINE), ("pyxis", PYXIS)):
+        (tmp_path / "plugstack.d" / f"{name}.conf").write_text(f"{line}\n")
     plugstack = tmp_path / "plugstack.conf"
     plugstack.write_text("\n".join(lines))
     assert pyxis_after_ours(line for _, line in read_lines(plugstack)) == late
@@ -166,44 +116,6 @@ def test_before_the_installation_nobody_has_to_answer() -> None:
     facts = replace(site(), plugin=Plugin((), loaded=False))
     silent = replace(facts, network=Network(facts.network.resolved, "refused", "refused"))
     assert of(silent, Level.CHANGE) == of(facts, Level.CHANGE)
-
-
-@pytest.mark.parametrize(("level", "known"), [("Operator", True), ("None", False), (None, False)])
-def test_an_account_needs_an_operators_rights(level: str | None, known: bool) -> None:
-    unknown = of(here(site(), user="carol", admin_level=level), Level.UNKNOWN)
-    assert ("account" in {one.check for one in unknown}) is not known
-
-
-def test_the_sites_key_is_looked_at_by_who_can_read_it() -> None:
-    unknown = of(here(site(), user="slurm", key=None), Level.UNKNOWN)
-    (found,) = (one.found for one in unknown if one.check == "site's key")
-    assert found.startswith("slurm cannot read /etc/")
-
-
-def test_a_site_without_munge_is_fine() -> None:
-    assert of(here(site(AuthType="auth/slurm"), munge=None), Level.CHANGE, Level.CONSIDER) == []
-
-
-LIMITS = {"AccountingStorageType": "accounting_storage/slurmdbd", "MaxJobCount": "10000"}
-
-
-def test_a_limit_keeps_trainers_from_filling_the_job_table() -> None:
-    facts = site(**LIMITS, AccountingStorageEnforce="safe", partition="bftrainer QoS=idle")
-    facts = replace(facts, qos={"idle": {"GrpSubmit": "900"}})
-    (found,) = (one for one in checkup(facts) if one.check == "GrpSubmitJobs")
-    assert found.level is Level.OK
-
-
-def test_a_qos_that_cannot_be_read_is_no_limit() -> None:
-    facts = site(**LIMITS, partition="bftrainer QoS=idle")
-    (found,) = (one for one in checkup(facts) if one.check == "GrpSubmitJobs")
-    assert found.level is Level.UNKNOWN
-
-
-def test_a_site_that_preempts_by_qos_has_one_for_trainers() -> None:
-    facts = site(line=LINE + " qos=idle", PreemptType="preempt/qos")
-    rows = {"idle": {"Preempt": "", "PreemptMode": "cluster"}, "normal": {"Preempt": "idle"}}
-    assert not of(replace(facts, qos=rows), Level.CHANGE)
 
 
 def test_scripts_that_newer_slurms_number_are_read() -> None:

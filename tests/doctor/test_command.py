@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
-from bftrainer_slurm.cli.doctor import document, table
+from bftrainer_slurm.cli.doctor import table
 from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.keeper.client import KeeperClient
 from tests.doctor.made import CONFIG, PARTITIONS, site
@@ -33,28 +33,23 @@ def call(*arguments: str) -> Result:
 
 
 def test_it_ends_with_1_where_something_must_change(slurm: Path) -> None:
-    result = call()
-    assert result.exit_code == 1
+    result, as_json = call(), call("--json")
+    assert (result.exit_code, as_json.exit_code) == (1, 1)
     assert "plugstack.conf does not name bftrainer.so" in result.stdout
-    lines = result.stdout.splitlines()
-    count = sum(line.startswith("change ") for line in lines)
-    assert lines[-1].startswith(f"{count} to change, ")
+    count = json.loads(as_json.stdout)["counts"]["change"]
+    assert result.stdout.count("\nchange ") + 1 == count
+    assert result.stdout.splitlines()[-1].startswith(f"{count} to change, ")
 
 
 @pytest.mark.parametrize(
     ("age_s", "error", "found"),
     [
         (3600.0, "stopped", "the controller is down: it was stopped"),
-        (
-            3600.0,
-            None,
-            "the controller is down, or its turn takes long; its last status is 3600 s old",
-        ),
         (1.0, "no nodes", "no nodes"),
     ],
 )
 def test_a_controller_is_down_in_the_words_of_status(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, error: str | None, found: str
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, error: str, found: str
 ) -> None:
     (slurm / "bftrainer.toml").write_text('listen = "127.0.0.1:6740"\n')
     told = age_s, {"controller": {"error": error}}
@@ -62,14 +57,6 @@ def test_a_controller_is_down_in_the_words_of_status(
     monkeypatch.setattr(KeeperClient, "history", lambda self, what, since_s: {})
     findings = json.loads(call("--json").stdout)["findings"]
     assert [one["found"] for one in findings if one["check"] == "controller answers"] == [found]
-
-
-def test_json_has_what_the_table_has(slurm: Path) -> None:
-    result = call("--json")
-    found = json.loads(result.stdout)
-    assert (result.exit_code, found["schema"]) == (1, 1)
-    assert sum(found["counts"].values()) == len(found["findings"])
-    assert {one["level"] for one in found["findings"]} <= {"change", "consider", "unknown", "ok"}
 
 
 @pytest.mark.parametrize("answer", ["", "MaxJobCount = many\n", "\x00\xff"])
@@ -83,7 +70,3 @@ def test_the_gravest_findings_come_first_and_nothing_writes_to_the_terminal() ->
     lines = list(table(checkup(site(SlurmdUser="\x1b[2Jeve", CompleteWait="32 sec"))))
     assert lines[0].split()[:2] == ["change", "CompleteWait"]
     assert "\x1b" not in "".join(lines)
-
-
-def test_a_site_that_is_well_has_an_exit_code_of_0_in_its_counts() -> None:
-    assert document(checkup(site()))["counts"]["change"] == 0

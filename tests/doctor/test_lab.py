@@ -55,7 +55,6 @@ def diagnosed(lab: Lab, *options: str) -> Any:
 
 def test_mistakes_are_found_with_the_lines_to_write(mistaken: Lab) -> None:
     result = diagnosed(mistaken, "--json")
-    assert result.returncode == 1
     findings = json.loads(result.stdout)["findings"]
     levels = {one["check"]: one["level"] for one in findings}
     for check in (
