@@ -26,7 +26,29 @@ ON_TIME: dict[str, Any] = {
     "nodes": 2,
     "nodes_left": None,
 }
+TERMS: dict[str, Any] = {
+    "key": "12",
+    "had": 2,
+    "nodes": 3,
+    "least": 1,
+    "most": 8,
+    "limit": "others",
+    "forward_s": 120.0,
+    "pool": 8,
+    "usable": 8,
+    "free": 0,
+    "sizes": [
+        {"nodes": 3, "rate": 2.0, "rescale": 16.0, "worth": 224.0},
+        {"nodes": 4, "rate": 2.5, "rescale": 16.0, "worth": 284.0},
+    ],
+    "better": 4,
+    "gain": 60.0,
+    "loss": 90.0,
+    "price": 70.0,
+    "time_s": 1000.0,
+}
 SHOWN: dict[str, Any] = TRAINER | {
+    "plan": TERMS,
     "why": None,
     "submit_s": 0.0,
     "weight": 1.0,

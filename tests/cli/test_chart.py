@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.cli.chart import resampled, strip
+from bftrainer_slurm.cli.chart import curve, resampled, strip
 
 VALUES = st.lists(st.floats(0, 1e9), max_size=200)
 
@@ -23,3 +24,14 @@ def test_a_strip_has_as_many_characters_as_there_is_room(values: list[float], ro
 @given(VALUES, st.integers(1, 200))
 def test_fitted_values_lie_within_the_given_ones(values: list[float], room: int) -> None:
     assert all(0 <= one <= max(values, default=0) * 1.001 for one in resampled(values, room))
+
+
+@pytest.mark.parametrize("sizes", [1, 2, 10, 40])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e12])
+def test_a_curve_fits_a_terminal(sizes: int, unit: float) -> None:
+    points = [
+        {"nodes": 2 * n + 1, "rate": unit * (n + 1), "measured": n % 3 == 0} for n in range(sizes)
+    ]
+    lines = curve(points, "samples/s")
+    assert len(lines) == 1 + min(8, sizes)
+    assert all(len(line) <= 90 and line.isprintable() for line in lines)

@@ -14,27 +14,12 @@ from click.testing import CliRunner, Result
 
 import bftrainer_slurm
 from bftrainer_slurm.cli import main
-from bftrainer_slurm.cli.chart import curve
 from bftrainer_slurm.cli.common import fail_if_unreadable
 from bftrainer_slurm.cli.controller import oserror_message
 from bftrainer_slurm.cli.show import lines as lines_of_trainer
 from bftrainer_slurm.cli.status import status_lines
 from tests.cli.documents import DOCUMENT, SHOWN
 from tests.tools import program
-
-
-@pytest.fixture(autouse=True)
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No slurmctld, no controller, a home of one's own."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    conf = tmp_path / "slurm.conf"
-    conf.write_text(
-        "ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=9\nNodeName=n1\n"
-        "MessageTimeout=1\n"
-    )
-    monkeypatch.setenv("SLURM_CONF", str(conf))
-    for name in ("BFTRAINER_STATE", "BFTRAINER_KEEPER", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def call(*arguments: str) -> Result:
@@ -47,47 +32,33 @@ def script(folder: Path, text: str = "#!/bin/sh\nsrun torchrun train.py\n") -> s
     return str(path)
 
 
-def test_every_command_has_help_with_what_it_does() -> None:
-    listed = call("--help").output
-    for command in ("submit", "status", "show", "plan", "controller", "keeper"):
-        assert command in listed
-        assert call(command, "--help").exit_code == 0
-
-
 EVIL = "\x1b[2Jev\x9bil\u202e\udcff"
-HOSTILE_ARGUMENTS = [
+LONG = "x" * 300
+HOSTILE: list[tuple[str, ...]] = [
     (EVIL,),
     (f"--{EVIL}",),
-    ("show", EVIL),
-    ("logs", EVIL),
-    ("history", EVIL),
+    *((command, EVIL) for command in ("show", "logs", "history", "explain", "plan", "assess")),
     ("history", "--since", EVIL),
-    ("explain", EVIL),
     ("status", "--keeper", EVIL),
     ("submit", "-N", "1-2", "-p", "p", EVIL),
     ("submit", "-N", EVIL, "-p", "p", "SCRIPT"),
-    ("plan", EVIL),
     ("plan", "--from-history", "1", "--state", EVIL),
-    ("plan", "--from-history", "1", "--state", "x" * 300),
-    ("explain", "5", "--state", "x" * 300),
-    ("history", "--state", "x" * 300),
-    ("status", "--state", "x" * 300),
-    ("controller", "--partition", "p", "--state", "x" * 300),
-    ("replay", "--synthetic", EVIL),
+    *((command, "--synthetic", EVIL) for command in ("replay", "assess")),
     ("replay", "--events", EVIL),
     ("replay", "--synthetic", "5", "--trainers", EVIL),
     ("replay", "--synthetic", "5", "--objective", EVIL),
-    ("assess", EVIL),
-    ("assess", "--synthetic", EVIL),
     ("assess", "--synthetic", "5", "--csv", f"{EVIL}/no"),
     ("assess", "--time-zone", EVIL),
-    ("controller", "--config", EVIL),
+    *((command, "--config", EVIL) for command in ("controller", "doctor")),
     ("keeper", "--listen", EVIL),
-    ("doctor", "--config", EVIL),
+    ("plan", "--from-history", "1", "--state", LONG),
+    ("explain", "5", "--state", LONG),
+    *((command, "--state", LONG) for command in ("history", "status")),
+    ("controller", "--partition", "p", "--state", LONG),
 ]
 
 
-@pytest.mark.parametrize("arguments", HOSTILE_ARGUMENTS, ids=lambda words: words[0][:8])
+@pytest.mark.parametrize("arguments", HOSTILE, ids=lambda words: words[0][:8])
 def test_an_error_never_sends_control_characters_to_a_terminal(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -122,17 +93,6 @@ def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -
     assert (result.exit_code, result.output.strip()) == (130, "")
 
 
-@pytest.mark.parametrize("sizes", [1, 2, 10, 40])
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e12])
-def test_a_curve_fits_a_terminal(sizes: int, unit: float) -> None:
-    points = [
-        {"nodes": 2 * n + 1, "rate": unit * (n + 1), "measured": n % 3 == 0} for n in range(sizes)
-    ]
-    lines = curve(points, "samples/s")
-    assert len(lines) == 1 + min(8, sizes)
-    assert all(len(line) <= 90 and line.isprintable() for line in lines)
-
-
 def test_each_page_that_a_message_names_is_here() -> None:
     root = Path(bftrainer_slurm.__file__).parents[1]
     texts = [
@@ -163,46 +123,43 @@ def test_a_status_that_cannot_be_read_is_said_in_a_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+SHARED, OTHER = "'shared' of bftrainer.toml", "another folder with --state"
+
+
 @pytest.mark.parametrize(
     ("path", "remedy"),
     [
-        ("/shared/bf/controller.json", "'shared' of bftrainer.toml"),
-        ("/shared/bf", "'shared' of bftrainer.toml"),
-        ("/var/lib/bf/keeper.token", "another folder with --state"),
-        ("/shared/bftrainer/keeper.token", "another folder with --state"),
-        (None, "another folder with --state"),
+        *((path, SHARED) for path in ("/shared/bf/controller.json", "/shared/bf")),
+        *((path, OTHER) for path in ("/state/keeper.token", "/shared/bftrainer/token", None)),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_remedy(path: str | None, remedy: str) -> None:
-    said = oserror_message(
-        OSError(13, "Permission denied", path), Path("/var/lib/bf"), "/shared/bf"
-    )
-    assert said.startswith(f"{path or '/var/lib/bf'}: Permission denied; ")
+    said = oserror_message(OSError(13, "Permission denied", path), Path("/state"), "/shared/bf")
+    assert said.startswith(f"{path or '/state'}: Permission denied; ")
     assert remedy in said
 
 
+@pytest.fixture
+def site(home: Path) -> None:
+    """A site with the plugin."""
+    (home / "bftrainer.toml").write_text('partition = "idle"\n')
+
+
+@pytest.mark.usefixtures("site")
 def test_a_site_takes_trainers_by_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bftrainer.toml").write_text('partition = "idle"\n')
-    arguments = ("-N", "2-4", script(tmp_path))
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, does in (("sbatch", 'echo "$@" >> $0.told; wc -l < $0.told'), ("squeue", "echo x")):
-        program(programs, name, does)
-    with monkeypatch.context() as patched:
-        patched.setenv("PATH", f"{programs}:/usr/bin:/bin")
-        result = call("submit", "--bftrainer=weight=2", *arguments[:2], "--array=4-5", arguments[2])
+    path = script(tmp_path)
+    program(tmp_path, "sbatch", 'echo "$@" >> $0.told; wc -l < $0.told')
+    program(tmp_path, "squeue", "echo x")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = call("submit", "--bftrainer=weight=2", "-N", "2-4", "--array=4-5", path)
     assert result.stdout == "Submitted trainer 1 for task 4\nSubmitted trainer 2 for task 5\n"
     told = "--parsable --bftrainer=weight=2 --nodes=2-4 --array=4-5 --array={} {}\n"
-    path = arguments[-1]
-    assert (programs / "sbatch.told").read_text() == told.format(4, path) + told.format(5, path)
-    assert "in which partition?" in call("submit", "--personal", *arguments).stderr
-    own = ("--personal", "-p", "idle")
-    assert call("submit", *own, *arguments).exit_code == 3  # only slurmctld is missing
+    assert (tmp_path / "sbatch.told").read_text() == told.format(4, path) + told.format(5, path)
+    assert "in which partition?" in call("submit", "--personal", "-N", "2-4", path).stderr
 
 
+@pytest.mark.usefixtures("site")
 def test_a_directive_that_cannot_be_read_is_one_line_at_a_site_too(tmp_path: Path) -> None:
-    (tmp_path / "bftrainer.toml").write_text('partition = "idle"\n')
-    path = tmp_path / "odd.sh"
-    path.write_text("#!/bin/sh\n#SBATCH --job-name='odd\nsrun torchrun train.py\n")
-    result = call("submit", "-N", "2-4", str(path))
+    path = script(tmp_path, "#!/bin/sh\n#SBATCH --job-name='odd\nsrun torchrun train.py\n")
+    result = call("submit", "-N", "2-4", path)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)

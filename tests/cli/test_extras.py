@@ -6,18 +6,8 @@ import json
 import subprocess
 import sys
 
-EXTRAS = (
-    "mip",
-    "numpy",
-    "prometheus_client",
-    "starlette",
-    "uvicorn",
-    "jinja2",
-    "matplotlib",
-    "pyarrow",
-    "torch",
-    "pyslurm",
-)
+EXTRAS = ("mip", "numpy", "prometheus_client", "starlette", "uvicorn")
+EXTRAS += ("jinja2", "matplotlib", "pyarrow", "torch", "pyslurm")
 WITHOUT = f"""
 import json, sys
 sys.modules.update(dict.fromkeys({EXTRAS}))  # an import of these fails, as if they were not there
@@ -37,21 +27,14 @@ NEED = {
 }
 
 
-def called(*calls: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return the exit code of each call, and what it says on stderr."""
+def test_without_extras_commands_say_how_they_are_called_and_which_one_they_need() -> None:
+    calls = [*((one, "--help") for one in COMMANDS), *NEED]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, json.dumps(calls)], capture_output=True, check=True
     )
-    return [(code, said) for code, said in json.loads(done.stdout)]
-
-
-def test_commands_say_without_extras_how_they_are_called() -> None:
-    assert called(*((one, "--help") for one in COMMANDS)) == [(0, "")] * len(COMMANDS)
-
-
-def test_a_command_that_needs_an_extra_names_it_in_one_line() -> None:
-    for (code, said), extra in zip(called(*NEED), NEED.values(), strict=True):
+    told = [tuple(one) for one in json.loads(done.stdout)]
+    extra = "bftrainer-slurm[{0}], in a clone: pip install '.[{0}]'\n"
+    assert told[: len(COMMANDS)] == [(0, "")] * len(COMMANDS)
+    for (code, said), name in zip(told[len(COMMANDS) :], NEED.values(), strict=True):
         assert (code, said.count("\n")) == (2, 1)
-        assert said.endswith(
-            f"install bftrainer-slurm[{extra}], in a clone: pip install '.[{extra}]'\n"
-        )
+        assert said.endswith(f"install {extra.format(name)}")

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -25,24 +24,21 @@ PAGE = REPO / "docs" / "internals" / "files.md"
 EXAMPLES = REPO / "examples" / "plan"
 
 
-def keys_of(kind: type[Struct], prefix: str = "") -> dict[str, bool]:
+def keys_of(kind: type[Struct]) -> dict[str, bool]:
     """Return the keys of an object, and whether each may be left out."""
-    return {f"{prefix}{one.encode_name}": not one.required for one in structs.fields(kind)}
+    return {one.encode_name: not one.required for one in structs.fields(kind)}
 
 
-def keys_in(section: str) -> dict[str, bool]:
-    return {
-        ".".join(key.path).replace(".[]", "[]"): key.may_miss for key in documented(section, PAGE)
+def test_the_page_has_the_keys_of_trainers_and_of_a_problem() -> None:
+    problem = documented("A planning problem", PAGE)
+    sections = {
+        ReplayedTrainer: documented("Trainers", PAGE),
+        Instance: problem,
+        TrainerData: problem.below["trainers"],
+        ClassData: problem.below["classes"],
     }
-
-
-def test_the_page_has_the_keys_of_trainers() -> None:
-    assert keys_in("Trainers") == keys_of(ReplayedTrainer)
-
-
-def test_the_page_has_the_keys_of_a_problem() -> None:
-    of_parts = keys_of(TrainerData, "trainers[].") | keys_of(ClassData, "classes[].")
-    assert keys_in("A planning problem") == keys_of(Instance) | of_parts
+    for kind, key in sections.items():
+        assert {name: one.may_miss for name, one in key.below.items()} == keys_of(kind), kind
 
 
 def test_the_page_shows_the_examples_and_they_can_be_read() -> None:
@@ -65,33 +61,26 @@ def test_the_commands_of_the_page_work(monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.exit_code == 0, result.output
 
 
-def trainers(folder: Path, **more: Any) -> list[str]:
-    document = json.loads((EXAMPLES / "trainers.json").read_text())
-    (folder / "file").write_text(json.dumps([document[0], document[1] | more]))
-    return ["replay", "--synthetic", "5", "--trainers", str(folder / "file")]
-
-
-def problem(folder: Path, **more: Any) -> list[str]:
-    document = json.loads((EXAMPLES / "two-trainers.json").read_text())
-    (folder / "file").write_text(json.dumps(document | more))
-    return ["plan", str(folder / "file")]
-
-
-@pytest.mark.parametrize(("arguments", "place"), [(trainers, "[1]: "), (problem, "")])
+@pytest.mark.parametrize(
+    ("name", "command", "place", "kind"),
+    [
+        ("trainers", "replay --synthetic 5 --trainers", "[1]: ", ReplayedTrainer),
+        ("two-trainers", "plan", "", Instance),
+    ],
+)
 def test_a_key_that_nobody_knows_is_refused_with_those_there_are(
-    arguments: Any, place: str, tmp_path: Path
+    name: str, command: str, place: str, kind: type[Struct], tmp_path: Path
 ) -> None:
-    result = CliRunner().invoke(main, arguments(tmp_path, **{"step\x1b[2J": 1}))
-    assert result.exit_code == 2
-    assert f"{place}unknown key 'step?[2J'; there are " in result.stderr
-    assert result.stderr.count("\n") == 1
-    known = result.stderr.strip().partition("; there are ")[2].split(", ")
-    assert known == list(keys_of(Instance if arguments is problem else ReplayedTrainer))
-
-
-def test_a_key_that_looks_like_a_place_is_refused_too(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, problem(tmp_path, **{"x` - at `$.y": 1}))
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    for key in ("step\x1b[2J", "x` - at `$.y"):  # the second one looks like a place
+        document = json.loads((EXAMPLES / f"{name}.json").read_text())
+        (document[-1] if isinstance(document, list) else document)[key] = 1
+        (tmp_path / "file").write_text(json.dumps(document))
+        result = CliRunner().invoke(main, [*command.split(), str(tmp_path / "file")])
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        if key.startswith("step"):
+            told, _, known = result.stderr.strip().partition("; there are ")
+            assert told.endswith(f"{place}unknown key 'step?[2J'")
+            assert known.split(", ") == list(keys_of(kind))
 
 
 def test_a_problem_may_come_from_the_standard_input() -> None:

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from bftrainer_slurm.cli import logs as command
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.tail import Tail
-from bftrainer_slurm.slurm.outputs import Output, outputs_in
+from bftrainer_slurm.slurm.outputs import Output
+from tests.approved import approve_commands
 from tests.cli.documented import differences
 from tests.tools import program
 
@@ -23,39 +24,66 @@ RECORD = (
     "Comment=bftrainer:min=1,max=2  StdErr={folder}/{file} StdIn=/dev/null StdOut={folder}/{file} "
     "Power= "
 )
-LOST = "ON n1 CANCELLED AT 2026-11-23T20:30:11 DUE TO PREEMPTION ***"
+LOST = "ON n1 CANCELLED AT 2026-11-23T20:30:11 DUE TO PREEMPTION"
 # What an element has written that was reclaimed on n1, and runs on n3 now (Slurm 22.05.8).
 MOVED = f"""\
 start n1
 W1123 20:30:07.327000 34 torch/distributed/elastic/agent/server/api.py:753] hello
 seen=1152 world=2
-slurmstepd-n1: error: *** STEP 37000002.0 {LOST}
-slurmstepd-n1: error: *** JOB 37000002 {LOST}
+slurmstepd-n1: error: *** STEP 37000002.0 {LOST} ***
+slurmstepd-n1: error: *** JOB 37000002 {LOST} ***
 Traceback (most recent call last):
 srun: error: n1: task 0: Exited with exit code 1
 start n3
 2026-11-23T20:35:00 on n3
 seen=4711 world=1
-""".splitlines()
+"""
+FAILED_STEP = """\
+begins
+srun: error: n1: task 0: Exited with exit code 2
+slurmstepd-n1: error: execve(): torchrun: No such file or directory
+begins again
+"""
+BY_SLURM = f"begins\nslurmstepd: error: *** JOB 7 {LOST}\nbegins again\n"
 
 
-def record(folder: Path | str, task: str, state: str, node: str = "", file: str = "") -> str:
+def record(task: str, state: str, node: str = "", file: str = "") -> str:
     start = 1795465802 if state == "RUNNING" else "Unknown"
     name = file or f"slurm-70_{task if task.isdigit() else 4294967294}.out"
-    return RECORD.format(task=task, state=state, start=start, node=node, folder=folder, file=name)
+    return RECORD.format(
+        folder=Path.cwd(), task=task, state=state, start=start, node=node, file=name
+    )
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with logs of two elements, one of which runs, and a scontrol that names them."""
-    (tmp_path / "jobs").write_text(
-        f"{record(tmp_path, '0', 'RUNNING', 'n3')}\n{record(tmp_path, '1-3', 'PENDING')}\n"
-    )
-    program(tmp_path, "scontrol", f"exec cat {tmp_path}/jobs")
+    """A folder with logs, and a scontrol that knows the jobs that have a file ``jobs-ID``."""
+    program(tmp_path, "scontrol", 'for last; do :; done; exec cat "${0%/*}/jobs-$last"')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slurm-70_0.out").write_text("late\nno end")
-    (tmp_path / "slurm-70_1.out").write_text("early\n")
+    jobs = {
+        "70": (record("0", "RUNNING", "n3"), record("1-3", "PENDING")),
+        "72": (record("0", "COMPLETED", "n3"),),
+        "73": (record("0", "RUNNING", "n3", "pipe"), record("1", "PENDING")),
+        "74": (record("0", "RUNNING", "n3", "empty"),),
+        "77": [record("0", "RUNNING", "n3", name) for name in ("moved", "failed", "by-slurm")],
+        "78": [record(task, "RUNNING", f"n{task}", "shared") for task in ("1", "2")],
+        "79": ("JobId=79 JobState=RUNNING", record("many", "RUNNING")),
+    }
+    files = {
+        "slurm-70_0.out": "late\nno end",
+        "slurm-70_1.out": "early\n",
+        "slurm-75_1.out": "of a trainer that Slurm has forgotten\n",
+        "shared": "of one of two elements\n",
+        "moved": MOVED,
+        "failed": FAILED_STEP,
+        "by-slurm": BY_SLURM,
+        **{f"jobs-{job}": "\n".join(lines) for job, lines in jobs.items()},
+    }
+    for name, text in files.items():
+        Path(name).write_text(text)
+    os.mkfifo("pipe")
+    Path("empty").mkdir()
     return tmp_path
 
 
@@ -63,30 +91,22 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["logs", *arguments])
 
 
-def test_the_elements_files_come_one_after_the_other(folder: Path) -> None:
-    assert call("70").stdout.splitlines() == [
-        "n3       late",
-        "n3       no end",
-        "#1       early",
-    ]
+def test_what_elements_have_written_is_printed_as_approved(folder: Path) -> None:
+    approve_commands(Path(__file__).parent / "screens" / "logs.txt")
 
 
-def test_the_last_lines_only(folder: Path) -> None:
-    assert call("70", "-n", "1").stdout.splitlines() == ["n3       no end", "#1       early"]
-    assert call("70", "-n", "0").stdout == ""
+def test_a_file_that_cannot_be_read_is_named_and_an_error_where_there_is_no_other(
+    folder: Path,
+) -> None:
+    result = call("73")
+    assert "early" in result.stdout
+    assert "pipe: not a plain file" in result.stderr
+    assert call("74").exit_code == 3
 
 
-def test_json_has_an_object_a_line(folder: Path) -> None:
-    found = [json.loads(line) for line in call("70", "--json").stdout.splitlines()]
-    assert [(one["node"], one["task"]) for one in found] == [("n3", 0), ("n3", 0), (None, 1)]
-    assert found[0]["text"] == "late"
+def test_json_has_the_documented_keys(folder: Path) -> None:
+    found = map(json.loads, call("70", "--json").stdout.splitlines())
     assert differences("logs", *found) == []
-
-
-def test_follow_ends_when_all_elements_are_over(folder: Path) -> None:
-    (folder / "jobs").write_text(record(folder, "0", "COMPLETED", "n3"))
-    shown = call("70", "--follow").stdout.splitlines()
-    assert shown == ["n3       late", "n3       no end"]
 
 
 def test_what_comes_while_it_follows_is_told_in_the_order_of_its_coming(folder: Path) -> None:
@@ -104,50 +124,6 @@ def test_what_comes_while_it_follows_is_told_in_the_order_of_its_coming(folder: 
     assert [line.node for line in files.new_lines()] == ["n4"]
 
 
-def test_the_node_is_that_on_which_the_line_was_written() -> None:
-    lines = command._with_nodes(MOVED, Output(0, (), "n3"))
-    assert [line.node for line in lines] == ["n1"] * 7 + ["n3"] * 3
-    assert [line.text for line in lines] == MOVED
-
-
-def test_a_step_that_failed_names_its_node_where_no_element_was_taken_off() -> None:
-    failed = (
-        *("begins", "srun: error: n1: task 0: Exited with exit code 2"),
-        *("slurmstepd-n1: error: execve(): torchrun: No such file or directory", "begins again"),
-    )
-    lines = command._with_nodes(failed, Output(0, (), "n5"))
-    assert [line.node for line in lines] == ["n1", "n1", "n1", "n5"]
-
-
-def test_slurm_names_the_node_also_where_its_daemon_does_not() -> None:
-    lost = "slurmstepd: error: *** JOB 7 ON n2 CANCELLED AT 2026-11-23T20:30:11 DUE TO PREEMPTION"
-    lines = command._with_nodes(("begins", lost, "begins again"), Output(0, (), "n5"))
-    assert [line.node for line in lines] == ["n2", "n2", "n5"]
-
-
-def test_what_slurm_has_forgotten_is_found_by_the_usual_names(folder: Path) -> None:
-    program(folder, "scontrol", "echo Invalid job id specified >&2\nexit 1")
-    assert len(call("70").stdout.splitlines()) == 3
-    refused = call("71")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "no slurm-71_*.out in this folder" in refused.stderr
-
-
-def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
-    (folder / "slurm-70_0.out").unlink()
-    os.mkfifo(folder / "slurm-70_0.out")
-    result = call("70")
-    assert "early" in result.stdout
-    assert "slurm-70_0.out: not a plain file" in result.stderr
-
-
-def test_where_nothing_can_be_read_that_is_the_error(folder: Path) -> None:
-    for name in ("slurm-70_0.out", "slurm-70_1.out"):
-        (folder / name).unlink()
-        (folder / name).mkdir()
-    assert call("70").exit_code == 3
-
-
 def test_hostile_lines_are_harmless_in_a_terminal_and_whole_in_a_pipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,26 +134,6 @@ def test_hostile_lines_are_harmless_in_a_terminal_and_whole_in_a_pipe(
     shown = command._as_text(line)
     assert shown.isprintable()
     assert shown.split() == ["n1", "100%?[2Jdone", "now", "?"]
-
-
-def test_what_slurm_says_of_elements_is_read() -> None:
-    said = f"{record('/home/a b', '0', 'RUNNING', 'n3')}\n{record('/home/a b', '1-2', 'PENDING')}"
-    running, *waiting = outputs_in(said)
-    path = Path("/home/a b/slurm-70_0.out")
-    assert running == Output(0, (path,), "n3", over=False)
-    assert [one.paths[0].name for one in waiting] == ["slurm-70_1.out", "slurm-70_2.out"]
-
-
-def test_elements_that_share_a_file_are_read_once() -> None:
-    (shared,) = outputs_in(
-        "\n".join(record("/x", str(t), "RUNNING", f"n{t}", "log") for t in (1, 2))
-    )
-    assert (shared.task, shared.node, shared.paths) == (None, "", (Path("/x/log"),))
-
-
-@pytest.mark.parametrize("said", ["", "JobId=7 JobState=RUNNING", record("/x", "many", "RUNNING")])
-def test_what_is_no_element_has_no_output(said: str) -> None:
-    assert outputs_in(said) == ()
 
 
 def test_a_line_comes_when_it_is_whole(tmp_path: Path) -> None:

@@ -19,17 +19,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the commands name, and no Slurm."""
     (here := tmp_path / "here").mkdir()
     (home := tmp_path / "home").mkdir()
-    (home / "slurm.conf").touch()
     for name, text in {"jobs.txt": LOG, "events.csv": EVENTS, "bad.json": "{"}.items():
         (here / name).write_text(text)
     (here / "train.sh").write_text("#!/bin/sh\nsrun torchrun train.py\n")
     (here / "program").write_bytes(b"\x7fELF\xff\xfe\x00")
     os.mkfifo(here / "pipe")
     monkeypatch.chdir(here)
-    for name, value in {"HOME": home, "PATH": home, "SLURM_CONF": home / "slurm.conf"}.items():
-        monkeypatch.setenv(name, str(value))
-    for name in ("BFTRAINER_STATE", "BFTRAINER_KEEPER", "XDG_STATE_HOME", "SLURM_JOB_ID"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(home))
     return here
 
 

@@ -40,6 +40,11 @@ DEADLINES = {
 LATE: dict[str, dict[str, Any]] = {
     f"a deadline: {what}": {"deadline": ON_TIME | about} for what, about in DEADLINES.items()
 }
+OLDER = {"deadline": {"state": "late", "needs": 1_200.0, "late_s": 60.0}}
+FIVE = ", ".join(f"gpu-node-{number:04}" for number in range(5))
+LONG_NOTICE = {
+    "notice": APART.format(nodes=f"{FIVE}, and 9 more", together="do not train together", array=7)
+}
 HOSTILE = "\x1b[2Jevil\n12 forged \u202e"
 
 
@@ -64,6 +69,8 @@ STATUS: dict[str, dict[str, Any]] = {
     "a deadline of GPUs without room": {
         "trainers": [SHOWN | LATE["a deadline: no room for it"] | {"gpus": 2}]
     },
+    "a deadline as an older controller published it": {"trainers": [SHOWN | OLDER]},
+    "a notice of five long names, none of them cut short": of(LONG_NOTICE),
     "many trainers in trouble": of(*[{"why": "it failed"}] * 8),
     "what ordinary jobs felt": {"preempted": FELT},
     "that they felt nothing": {"preempted": {"jobs": 0}},
@@ -106,6 +113,7 @@ LONG_ERROR = "\n".join(f"line {number}" for number in range(50)) + "\n\x1b[2Jboo
 SHOW: dict[str, dict[str, Any]] = {
     "all that is known of a trainer": SHOWN,
     "parts of nodes": SHOWN | {"gpus": 2},
+    "a notice of five long names, none of them cut short": SHOWN | LONG_NOTICE,
     "a notice": SHOWN | {"notice": "n2, n3 run, but none has joined"},
     "sizes that it does without": SHOWN | LEFT_OUT,
     **{what: SHOWN | changes for what, changes in LATE.items()},
@@ -143,16 +151,3 @@ def test_a_trainer_is_printed_as_approved() -> None:
     approve_changes(
         SCREENS / "show.txt", {what: text(trainer_lines(one)) for what, one in SHOW.items()}
     )
-
-
-def test_a_deadline_is_told_as_an_older_controller_published_it() -> None:
-    one = SHOWN | {"deadline": {"state": "late", "needs": 1_200.0, "late_s": 60.0}}
-    assert text(status_lines(DOCUMENT | {"trainers": [one]})).endswith("has 1,234: late by 60 s")
-
-
-def test_a_notice_of_five_long_names_is_not_cut_short() -> None:
-    nodes = ", ".join(f"gpu-node-{number:04}" for number in range(5))
-    notice = APART.format(nodes=f"{nodes}, and 9 more", together="do not train together", array=7)
-    one = SHOWN | {"notice": notice}
-    assert notice in text(trainer_lines(one))
-    assert notice in text(status_lines(DOCUMENT | {"trainers": [one]}))

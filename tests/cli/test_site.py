@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,8 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def line(slurm: Path, options: str) -> None:
-    (slurm / "plugstack.conf").write_text("include plugstack.conf.d/*.conf\n")
-    (slurm / "plugstack.conf.d").mkdir()
-    (slurm / "plugstack.conf.d" / "b.conf").write_text(f"optional /x/bftrainer.so {options}\n")
+    (slurm / "plugstack.conf").write_text("include our.conf\n")
+    (slurm / "our.conf").write_text(f"optional /x/bftrainer.so {options}\n")
 
 
 @pytest.mark.parametrize("place", ["slurm", "etc"])
@@ -52,33 +52,24 @@ def test_a_folder_that_cannot_be_looked_into_is_named(
         site_file()
 
 
-def test_what_the_plugins_line_says_need_not_be_said_again(slurm: Path) -> None:
+def test_what_the_plugins_line_says_need_not_be_said_again_and_the_file_counts_first(
+    slurm: Path,
+) -> None:
     line(slurm, "keeper=ctl:6740 partition=idle qos=low munge_socket=/run/munge max_grace=30")
     wanted = Settings(listen="ctl:6740", partition="idle", qos="low", munge_socket="/run/munge")
     assert site_settings() == wanted
-
-
-def test_where_both_say_it_the_file_counts(slurm: Path) -> None:
-    line(slurm, "keeper=ctl:6740 partition=idle")
     (slurm / "bftrainer.toml").write_text('partition = "bftrainer"\n')
-    settings = site_settings()
-    assert (settings.listen, settings.partition) == ("ctl:6740", "bftrainer")
+    assert site_settings() == replace(wanted, partition="bftrainer")
 
 
-def test_a_site_without_either_has_no_controller(slurm: Path) -> None:
+def test_users_need_only_that_one_of_both_names_the_keeper(slurm: Path) -> None:
     assert site_keeper() is None
     line(slurm, "python=/x")
     assert site_keeper() is None
-
-
-def test_a_line_that_names_the_keeper_is_enough(slurm: Path) -> None:
     line(slurm, "keeper=ctl:6740")
     assert site_keeper() == Settings(listen="ctl:6740")
-
-
-def test_users_find_the_keeper_though_other_settings_are_not_right(slurm: Path) -> None:
-    (slurm / "bftrainer.toml").write_text('listen = "ctl:6740"\ncolour = "red"\n')
-    assert site_keeper() == Settings(listen="ctl:6740")
+    (slurm / "bftrainer.toml").write_text('listen = "ctl:6741"\ncolour = "red"\n')
+    assert site_keeper() == Settings(listen="ctl:6741")
 
 
 def test_a_line_with_a_bad_address_is_named(slurm: Path) -> None:
@@ -87,33 +78,23 @@ def test_a_line_with_a_bad_address_is_named(slurm: Path) -> None:
         site_settings()
 
 
+def check(*words: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(main, ["controller", *words])
+    return result.exit_code, result.output.splitlines()
+
+
 def test_a_check_says_that_all_is_right_and_what_differs_from_the_defaults(slurm: Path) -> None:
+    assert check("--check")[1][0].startswith(f"no {slurm}/bftrainer.toml or /")
     line(slurm, "keeper=ctl:6740")
     (slurm / "bftrainer.toml").write_text("reserve = 2\n")
-    result = CliRunner().invoke(main, ["controller", "--check"])
-    assert result.exit_code == 0
-    assert result.stdout.splitlines() == [
-        f"{slurm}/bftrainer.toml: all is right",
-        'listen = "ctl:6740"',
-        "reserve = 2",
-    ]
+    right = f"{slurm}/bftrainer.toml: all is right"
+    assert check("--check") == (0, [right, 'listen = "ctl:6740"', "reserve = 2"])
 
 
-def test_a_check_without_a_file_says_where_it_looked(slurm: Path) -> None:
-    result = CliRunner().invoke(main, ["controller", "--check"])
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[0].startswith(f"no {slurm}/bftrainer.toml or /")
-
-
-@pytest.mark.parametrize("order", [("--check", "--config"), ("--config", "--check")])
-def test_a_check_of_a_file_that_is_not_right_ends_with_2(
-    slurm: Path, tmp_path: Path, order: tuple[str, ...]
-) -> None:
-    path = tmp_path / "new.toml"
+@pytest.mark.parametrize("first", [True, False])
+def test_a_check_of_a_file_that_is_not_right_ends_with_2(slurm: Path, first: bool) -> None:
+    path = slurm / "new.toml"
     path.write_text("reserves = 2\n")
-    words = [word for one in order for word in ([one, str(path)] if one == "--config" else [one])]
-    result = CliRunner().invoke(main, ["controller", *words])
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"bftrainer: {path}: reserves: unknown key; the nearest known one is reserve\n"
-    )
+    config = ("--config", str(path))
+    said = f"bftrainer: {path}: reserves: unknown key; the nearest known one is reserve"
+    assert check(*(("--check", *config) if first else (*config, "--check"))) == (2, [said])

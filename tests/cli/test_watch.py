@@ -12,12 +12,11 @@ import termios
 import time
 from fcntl import ioctl
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from bftrainer_slurm.cli import main
+from bftrainer_slurm.cli import main, status
 from bftrainer_slurm.cli.terminal import Heading, on_one_screen
 from scripts.labcluster.keeper import started_keeper
 from tests.cli.documents import DOCUMENT, TRAINER
@@ -29,47 +28,32 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(main, ["status", *words])
 
 
-class Watched:
-    """A terminal whose user presses Ctrl-C after so many pauses; it keeps how long they were."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, pauses: int, **changed: Any) -> None:
-        self.pauses_s: list[float] = []
-        self._most = pauses
-        module = "bftrainer_slurm.cli.status"
-        monkeypatch.setattr(f"{module}._can_redraw", lambda: True)
-        monkeypatch.setattr(f"{module}.current_status", lambda _: DOCUMENT | changed)
-        monkeypatch.setattr(f"{module}.time.sleep", self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.pauses_s.append(seconds)
-        if len(self.pauses_s) == self._most:
-            raise KeyboardInterrupt
-
-
-def test_the_table_is_drawn_again_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(monkeypatch, 3)
-    result = call("--watch")
-    assert result.exit_code == 0, result.output
-    assert result.stdout.count("Trainers run on 3 of the 5 nodes") == 3
-    assert result.stdout.count("12       digits  alice  running") == 3
-    assert watched.pauses_s == [2.0] * 3
-
-
 @pytest.mark.parametrize(
-    ("words", "down", "pause_s"),
+    ("words", "down", "pauses_s"),
     [
-        (["--watch", "7"], None, 7.0),
-        (["--watch=1.5"], None, 1.5),
-        (["--watch"], "the controller is down", 30.0),
-        (["--watch", "60"], "the controller is down", 60.0),
+        ([], None, [2.0] * 3),
+        (["7"], None, [7.0]),
+        ([], "the controller is down", [30.0]),
+        (["60"], "the controller is down", [60.0]),
     ],
 )
-def test_the_user_says_how_often_and_slurm_is_asked_seldom(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], down: str | None, pause_s: float
+def test_the_table_is_drawn_again_until_ctrl_c_and_slurm_is_asked_seldom(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], down: str | None, pauses_s: list[float]
 ) -> None:
-    watched = Watched(monkeypatch, 1, down=down)
-    assert call(*words).exit_code == 0
-    assert watched.pauses_s == [pause_s]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == len(pauses_s):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "_can_redraw", lambda: True)
+    monkeypatch.setattr(status, "current_status", lambda _: DOCUMENT | {"down": down})
+    monkeypatch.setattr("bftrainer_slurm.cli.status.time.sleep", sleep)
+    result = call("--watch", *words)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("12       digits  alice  running") == len(pauses_s)
+    assert slept == pauses_s
 
 
 @pytest.mark.parametrize(("columns", "shown"), [("20", 6), ("80", 9)])

@@ -48,10 +48,3 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist() -> None:
     found = [one for page in pages() for one in broken(page)]
     assert len(pages()) > 30
     assert found == []
-
-
-def test_a_dead_link_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# One\n[a](page.md#one) [b](#two) [c](no.md) [d](https://x) `[e](no.md)`\n")
-    assert list(links(page)) == ["page.md#one", "#two", "no.md"]
-    assert anchors(page) == {"one"}

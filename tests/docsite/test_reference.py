@@ -9,15 +9,10 @@ from bftrainer_slurm.controller.settings import Settings
 from scripts.docsite import reference
 
 
-def test_the_reference_has_every_command_with_its_options() -> None:
+def test_the_reference_has_every_command() -> None:
     page = reference.commands()
-    root = click.Context(main, info_name="bftrainer")
-    for name in main.list_commands(root):
-        command = main.get_command(root, name)
-        assert command is not None
-        section = page.split(f"## bftrainer {name}\n")[1].split("\n## ")[0]
-        options = [one for one in command.params if isinstance(one, click.Option)]
-        assert [one.opts for one in options if one.opts[-1] not in section] == []
+    names = main.list_commands(click.Context(main, info_name="bftrainer"))
+    assert [name for name in names if f"\n## bftrainer {name}\n" not in page] == []
 
 
 def test_the_reference_has_every_setting_with_its_default() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.statistics import Counts
+from tests.cli.documents import SHOWN, TERMS
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 _FIRST_ARRAY = 40_900_001
@@ -62,7 +63,7 @@ class Week:
         self.preemptions: list[tuple[float, int, float]] = []
         self._run_jobs(nodes)
         self.outages = list(self._fail(nodes))
-        self.trainers = self._born(days)
+        self.trainers = list(self._born(days))
         self.allocations = list(self._train())
 
     def _run_jobs(self, nodes: int) -> None:
@@ -106,23 +107,19 @@ class Week:
         for node in range(rack, min(nodes, rack + 64)):
             yield Hole(node, self.now_s - 20 * HOUR_S, self.now_s - 11 * HOUR_S)
 
-    def _born(self, days: float) -> list[Trainer]:
-        found = []
+    def _born(self, days: float) -> Iterator[Trainer]:
         count = max(8, round(12 * days))
         for number in range(count):
             lives_s = self._draw.uniform(8, 48) * HOUR_S
             born_s = self.begin_s + (days * DAY_S) * number / count - 12 * HOUR_S
-            found.append(
-                Trainer(
-                    _FIRST_ARRAY + 17 * number,
-                    self._draw.choice(_NAMES),
-                    self._draw.choice(_USERS),
-                    born_s,
-                    born_s + lives_s,
-                    max(4, round(self._draw.lognormvariate(np.log(len(self.names) / 60), 0.6))),
-                )
+            yield Trainer(
+                _FIRST_ARRAY + 17 * number,
+                self._draw.choice(_NAMES),
+                self._draw.choice(_USERS),
+                born_s,
+                born_s + lives_s,
+                max(4, round(self._draw.lognormvariate(np.log(len(self.names) / 60), 0.6))),
             )
-        return found
 
     def _train(self) -> Iterator[tuple[Trainer, Hole, str | None]]:
         """Give each hole to a trainer that has room for it."""
@@ -179,9 +176,10 @@ def status_of(week: Week) -> dict[str, Any]:
     """Return what its controller would publish, and that it is made up."""
     alive = [one for one in week.trainers if one.born_s <= week.now_s < one.dies_s]
     used = sum(len(one.now) for one in alive)
-    open_ = {hole.node for hole in week.holes if hole.end_s is None}
     taken = {node for one in alive for node in one.now}
-    free = sorted(week.names[node] for node in open_ - taken)
+    idle = {hole.node for hole in week.holes if hole.end_s is None} - taken
+    free = sorted(week.names[node] for node in idle)
+    pool = {"nodes": used + len(free), "used": used, "planned": used, "starting": 0, "gpus": None}
     lately = [one for one in week.preemptions if one[0] > week.now_s - DAY_S]
     delays = sorted(delay_s for _, _, delay_s in lately)
     return {
@@ -190,20 +188,14 @@ def status_of(week: Week) -> dict[str, Any]:
         "controller": {
             "mode": "made-up data",
             "gateway": "none",
-            "failed_turns": 0,
             "partition": "bftrainer",
+            "failed_turns": 0,
             "since_s": week.begin_s,
             "error": None,
             "history": None,
         },
         "nodes": len(week.names),
-        "pool": {
-            "nodes": used + len(free),
-            **dict.fromkeys(("used", "planned"), used),
-            "starting": 0,
-            "free": free,
-            "gpus": None,
-        },
+        "pool": pool | {"free": free},
         "left_alone": {"needed soon": 3, "kept for ordinary jobs": 2},
         "plan": {"objective": 0.9 * used, "status": "optimal", "solve_s": 0.08},
         "preempted": {
@@ -219,45 +211,38 @@ def status_of(week: Week) -> dict[str, Any]:
         "private": [],
         "mute_nodes": [],
         "malformed": {},
-        "trainers": [_entry(week, one, alive, used + len(free), len(free)) for one in alive],
+        "trainers": [
+            _entry(week, one, place, used + len(free), len(free)) for place, one in enumerate(alive)
+        ],
     }
 
 
-def _entry(
-    week: Week, one: Trainer, alive: Sequence[Trainer], pool: int, free: int
-) -> dict[str, Any]:
+def _entry(week: Week, one: Trainer, place: int, pool: int, free: int) -> dict[str, Any]:
     """Return a trainer in the status; some have troubles."""
-    place, nodes = alive.index(one), sorted(week.names[node] for node in one.now)
+    nodes = sorted(week.names[node] for node in one.now)
     had_s = 0.8 * (week.now_s - one.born_s)
     lost = 0.31 if place % 3 == 2 else 0.04
     failing = place % 5 == 4
-    size = len(nodes)
-    return {
+    silent = place % 4 == 1
+    return SHOWN | {
         "array": one.array,
         "name": one.name,
         "user": one.user,
+        "submit_s": one.born_s,
         "state": "running" if nodes else "waiting",
-        "why": None,
         "failures": 3 if failing else 0,
         "failed_on": nodes[:2] if failing else [],
-        "notice": None,
         "error": "RuntimeError: CUDA out of memory (made up)" if failing else None,
         "min_nodes": 2,
         "max_nodes": one.most,
-        "weight": 1.0,
-        "grace_s": 1.0,
-        "submit_s": one.born_s,
         "nodes": nodes,
         "starting": [],
         "grew": one.grew,
-        "shrank": 0,
         "reclaimed": one.reclaimed,
         "node_s": one.node_s,
-        "samples": None if place % 4 == 1 else 3.1e7,
-        "steps": 120_000,
-        "measures": {"loss": 1.83},
-        "samples_per_s": None if place % 4 == 1 else 41.0 * size,
-        "refused_reports": 0,
+        **dict.fromkeys(("wanted_samples", "by_s", "deadline")),
+        "samples": None if silent else 3.1e7,
+        "samples_per_s": None if silent else 41.0 * len(nodes),
         "rescale": {
             "up": {"seconds": 19.0 if place % 3 == 0 else 1.2, "count": 14},
             "down": {"seconds": 0.4, "count": 9},
@@ -269,30 +254,25 @@ def _entry(
             "lost_s": lost * had_s,
             "with_nodes_s": had_s,
         },
-        "plan": _terms(week, one, size, pool, free),
+        "plan": _terms(week, one, len(nodes), pool, free),
     }
 
 
 def _terms(week: Week, one: Trainer, size: int, pool: int, free: int) -> dict[str, Any]:
     sizes = sorted({0, 2, max(0, size - 1), size, min(one.most, size + 1), one.most})
-    worth = [120.0 * nodes**0.9 - (8.0 if nodes != size else 0.0) for nodes in sizes]
-    return {
+    worth = {nodes: 120.0 * nodes**0.9 - (8.0 if nodes != size else 0.0) for nodes in sizes}
+    return TERMS | {
         "time_s": week.now_s - 8,
         "had": size,
         "nodes": size,
         "least": 2,
         "most": one.most,
         "limit": "most" if size >= one.most else "cost" if free else "others",
-        "forward_s": 120.0,
         "pool": pool,
         "usable": pool,
-        "free": 0,
+        "better": None if size >= one.most else size + 1,
         "sizes": [
             {"nodes": nodes, "rate": nodes**0.9, "rescale": 8.0 * (nodes != size), "worth": value}
-            for nodes, value in zip(sizes, worth, strict=True)
+            for nodes, value in worth.items()
         ],
-        "better": None if size >= one.most else size + 1,
-        "gain": 74.2,
-        "loss": 88.0,
-        "price": 61.5,
     }

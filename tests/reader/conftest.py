@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.reader import questions
 from tests.page.made_up import Week, write_history
 
@@ -22,6 +24,20 @@ def history(week: Week, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("week") / "history.sqlite"
     write_history(week, path)
     return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where ``written`` is."""
+    return tmp_path / "history.sqlite"
+
+
+@pytest.fixture
+def written(path: Path) -> Iterator[History]:
+    """A history without a row, in which a test writes."""
+    history = History(path)
+    yield history
+    history.close()
 
 
 @pytest.fixture(autouse=True)

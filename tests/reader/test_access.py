@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.publish.keys import key_in, key_of, link_of, secret_of
+from bftrainer_slurm.controller.publish.keys import key_in, key_of, link_of
 from bftrainer_slurm.reader.access import Viewer, authenticate
 
 SECRET = "s3cret"
@@ -26,43 +25,29 @@ def of(user: str, array: int) -> dict[str, Any]:
 STATUS = {"trainers": [of("alice", 1), of("bob", 2)]}
 
 
-def test_a_users_key_is_for_that_users_trainers() -> None:
-    alice = bearer(key_of("alice", SECRET))
-    assert (alice.owns("alice"), alice.owns("bob")) == (True, False)
-
-
-def test_the_key_of_the_state_folder_is_for_all() -> None:
+@pytest.mark.parametrize("user", ["alice", "a.b", "jörg", "o'hara", ""])
+def test_a_users_key_is_for_that_users_trainers_and_that_of_the_state_folder_for_all(
+    user: str,
+) -> None:
+    found = bearer(key_of(user, SECRET))
+    assert (found.owns(user), found.owns("bob")) == (bool(user), False)
     assert bearer(SECRET).owns("bob")
 
 
+FORGED = ("", ".", "alice", "alice.", f"alice.{'0' * 64}", "\u00e9.\u00e9", "x" * 10_000)
+OTHERS = (key_of("alice", "another"), key_of("bob", SECRET).replace("bob", "alice"), SECRET[:-1])
+
+
 @pytest.mark.parametrize(
-    "key",
+    ("secret", "key"),
     [
-        "",
-        ".",
-        "alice",
-        "alice.",
-        "alice." + "0" * 64,
-        key_of("alice", "another"),
-        key_of("bob", SECRET).replace("bob", "alice"),
-        SECRET[:-1],
-        "\u00e9.\u00e9",
-        "x" * 10_000,
+        *((SECRET, key) for key in (*FORGED, *OTHERS)),
+        *(("", key) for key in ("", key_of("alice", ""), ".", "alice.")),
     ],
+    ids=lambda value: ascii(value)[:20],
 )
-def test_another_key_is_none(key: str) -> None:
-    assert bearer(key) == Viewer()
-
-
-@pytest.mark.parametrize("key", ["", key_of("alice", ""), ".", "alice."])
-def test_where_there_is_no_secret_no_key_is_good(key: str) -> None:
-    assert authenticate(f"Bearer {key}", "", frozenset()) == Viewer()
-
-
-@pytest.mark.parametrize("user", ["alice", "a.b", "jörg", "o'hara", ""])
-def test_a_users_name_may_be_any(user: str) -> None:
-    found = bearer(key_of(user, SECRET))
-    assert found.owns(user) is bool(user)
+def test_another_key_is_none_nor_is_any_where_there_is_no_secret(secret: str, key: str) -> None:
+    assert authenticate(f"Bearer {key}", secret, frozenset()) == Viewer()
 
 
 def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
@@ -78,13 +63,6 @@ def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
 def test_where_jobs_are_private_others_trainers_are_not_known(key: str, arrays: list[int]) -> None:
     shown = bearer(key, "jobs").visible_trainers(STATUS["trainers"])
     assert [one["array"] for one in shown] == arrays
-
-
-def test_the_secret_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> None:
-    secret = secret_of(tmp_path)
-    assert secret_of(tmp_path) == secret
-    assert len(secret) >= 32
-    assert stat.S_IMODE((tmp_path / "page.key").stat().st_mode) == 0o600
 
 
 def test_a_link_carries_the_key_where_browsers_do_not_send_it() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,22 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.state.schema import TABLES as SCHEMA
 from bftrainer_slurm.reader import occupancy
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
+from bftrainer_slurm.reader.past import MaySee
 from tests.page.made_up import Week
 
 NODES = [f"n{number}" for number in range(1, 13)]
 END_S = 100.0
-TABLES = ("allocations", "holes", "outages")
 
 
-@contextmanager
-def made(
-    nodes: list[str] = NODES,
-    watches: tuple[tuple[float, float], ...] = ((0, END_S),),
+def told(
+    window: Window,
+    nodes: Sequence[str] = NODES,
+    watches: Sequence[tuple[float, float]] = ((0, END_S),),
     gpus: int = 0,
+    named: MaySee = lambda user: True,
     **rows: Any,
-) -> Iterator[sqlite3.Connection]:
-    """A history of rows: node, start, end (None: open), and of allocations array and GPUs.
+) -> dict[str, Any]:
+    """What is told of a history of rows: node, start, end (None: open); allocations: array, GPUs.
 
     Jobs share the ``gpus`` of each node, if it has any.
     """
@@ -39,18 +40,16 @@ def made(
         history.executescript(SCHEMA)
         history.executemany("INSERT INTO nodes VALUES (?)", [(node,) for node in nodes])
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
-        for task, (node, start_s, end_s, array, *part) in enumerate(rows.get("allocations", ())):
+        for task, (node, start_s, end_s, array, *part) in enumerate(rows.pop("allocations", ())):
             row = (array, task, node, start_s, end_s, *(part or [0]), gpus)
             history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, ?)", row)
-            known = (array, f"user{array}", f"job{array}")
             history.execute(
                 "INSERT OR IGNORE INTO trainers VALUES (?, '', 0, ?, ?, 0, 1, 9, '', NULL)",
-                known,
+                (array, f"user{array}", f"job{array}"),
             )
-        for table in ("holes", "outages"):
-            values = rows.get(table, ())
+        for table, values in rows.items():  # holes, outages
             history.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)
-        yield history
+        return nodes_over_time(history, window, END_S, named)
 
 
 def plane(document: dict[str, Any], name: str) -> Any:
@@ -59,8 +58,8 @@ def plane(document: dict[str, Any], name: str) -> Any:
     return raw.reshape(len(document["rows"]), document["columns"])
 
 
-def told(history: sqlite3.Connection, window: Window, **more: Any) -> dict[str, Any]:
-    return nodes_over_time(history, window, END_S, more.get("named", lambda user: True))
+def seen(document: dict[str, Any]) -> list[int]:
+    return np.frombuffer(b64decode(document["seen"]), dtype=np.uint8).tolist()
 
 
 def stretches() -> Any:
@@ -87,8 +86,7 @@ def test_idle_nodes_are_counted_to_the_second(
     found: dict[str, list[int]], rows: int, columns: int
 ) -> None:
     holes = as_rows(found)
-    with made(holes=holes) as history:
-        document = told(history, Window(0, END_S, columns, rows))
+    document = told(Window(0, END_S, columns, rows), holes=holes)
     width, idle = 100 // columns, plane(document, "idle")
     ordered = [document["rows"][n] for n in range(len(document["rows"]))]
     for row, (first, last, size) in enumerate(ordered):
@@ -118,8 +116,8 @@ def window_h(window: Window) -> float:
 
 
 def test_a_trainers_time_is_not_idle_and_an_open_stretch_lasts_until_now() -> None:
-    with made(holes=[("n1", 10, None)], allocations=[("n1", 50, None, 7)]) as history:
-        document = told(history, Window(0, END_S, 10, 12))
+    taken = {"holes": [("n1", 10, None)], "allocations": [("n1", 50, None, 7)]}
+    document = told(Window(0, END_S, 10, 12), **taken)
     assert plane(document, "idle")[0].tolist() == [0] + [255] * 4 + [0] * 5
     assert plane(document, "trainers")[0].tolist() == [0] * 5 + [255] * 5
     assert plane(document, "who")[0].tolist() == [0] * 5 + [1] * 5
@@ -132,8 +130,8 @@ def test_a_trainers_time_is_not_idle_and_an_open_stretch_lasts_until_now() -> No
 def test_a_part_of_a_node_counts_as_its_share() -> None:
     """n1 has no ordinary job for 50 s, and n2 always has one; two trainers have parts of both."""
     parts = [("n1", 0, 50, 7, 2), ("n1", 0, 50, 8, 1), ("n2", 0, None, 8, 4)]
-    with made(["n1", "n2"], gpus=8, holes=[("n1", 0, 50)], allocations=parts) as history:
-        document = told(history, Window(0, END_S, columns=2, rows=2))
+    window, holes = Window(0, END_S, columns=2, rows=2), [("n1", 0, 50)]
+    document = told(window, ["n1", "n2"], gpus=8, holes=holes, allocations=parts)
     assert plane(document, "trainers").tolist() == [[96, 0], [128, 128]]  # of 255
     assert plane(document, "idle").tolist() == [[159, 0], [0, 0]]
     assert document["sums"]["ordinary"] == [0.5, 1.5]
@@ -146,9 +144,10 @@ def test_a_part_of_a_node_counts_as_its_share() -> None:
 def test_a_cell_is_the_trainers_that_has_most_of_it_and_says_how_much() -> None:
     """On n1 trainer 8 has been longest, and trainer 7 has most GPUs; then 9 comes to n2."""
     parts = [("n1", 0, None, 8, 1), ("n1", 0, 50, 7, 6), ("n2", 50, None, 9, 2)]
-    with made(["n1", "n2"], gpus=8, allocations=parts) as history:
-        document = told(history, Window(0, END_S, columns=2, rows=2))
-        mixed = told(history, Window(0, END_S, columns=2, rows=1))
+    document, mixed = (
+        told(Window(0, END_S, columns=2, rows=rows), ["n1", "n2"], gpus=8, allocations=parts)
+        for rows in (2, 1)
+    )
     code = {one["array"]: place for place, one in enumerate(document["trainers"], 1)}
     assert plane(document, "who").tolist() == [[code[7], code[8]], [0, code[9]]]
     assert plane(document, "theirs").tolist() == [[191, 32], [0, 64]]  # of 255
@@ -158,30 +157,26 @@ def test_a_cell_is_the_trainers_that_has_most_of_it_and_says_how_much() -> None:
 
 
 def test_nodes_out_of_service_are_told_from_ordinary_jobs() -> None:
-    with made(outages=[("n2", 0, 50)]) as history:
-        document = told(history, Window(0, END_S, 2, 12))
+    document = told(Window(0, END_S, 2, 12), outages=[("n2", 0, 50)])
     assert plane(document, "out")[1].tolist() == [255, 0]
     assert document["sums"]["ordinary"] == [11, 12]
 
 
 def test_times_that_nobody_has_watched_are_told() -> None:
-    with made(watches=((0, 20), (60, END_S))) as history:
-        document = told(history, Window(0, END_S, 5, 12))
-    seen = np.frombuffer(b64decode(document["seen"]), dtype=np.uint8)
-    assert seen.tolist() == [255, 0, 0, 255, 255]
+    document = told(Window(0, END_S, 5, 12), watches=((0, 20), (60, END_S)))
+    assert seen(document) == [255, 0, 0, 255, 255]
 
 
 def test_nodes_are_ordered_as_people_count_and_rows_are_bounded() -> None:
-    with made() as history:
-        document = told(history, Window(0, END_S, 1, 5))
+    document = told(Window(0, END_S, 1, 5))
     assert [row[:2] for row in document["rows"]] == [
         *(["n1", "n3"], ["n4", "n6"], ["n7", "n9"], ["n10", "n12"]),
     ]
 
 
 def test_some_of_the_nodes_can_be_asked_for() -> None:
-    with made(holes=[("n5", 0, None), ("n9", 0, None)]) as history:
-        document = told(history, Window(0, END_S, 1, 12, first=4, last=6))
+    holes = [("n5", 0, None), ("n9", 0, None)]
+    document = told(Window(0, END_S, 1, 12, first=4, last=6), holes=holes)
     assert [row[0] for row in document["rows"]] == ["n5", "n6"]
     assert document["nodes"] == 12
     assert plane(document, "idle").tolist() == [[255], [0]]
@@ -189,16 +184,16 @@ def test_some_of_the_nodes_can_be_asked_for() -> None:
 
 @pytest.mark.parametrize("nodes", [[], ["n1"]])
 def test_an_empty_history_has_an_answer(nodes: list[str]) -> None:
-    with made(nodes, watches=()) as history:
-        document = told(history, Window(0, END_S, 10, 12))
+    document = told(Window(0, END_S, 10, 12), nodes, watches=())
     assert len(document["rows"]) == len(nodes)
     assert document["sums"]["idle"] == [0.0] * 10
 
 
 def test_trainers_that_may_not_be_named_share_a_code() -> None:
     allocations = [("n1", 0, None, 7), ("n2", 0, None, 8)]
-    with made(holes=[("n1", 0, None), ("n2", 0, None)], allocations=allocations) as history:
-        document = told(history, Window(0, END_S, 1, 12), named=lambda user: user == "user8")
+    document = told(
+        Window(0, END_S, 1, 12), named=lambda user: user == "user8", allocations=allocations
+    )
     assert [one["array"] for one in document["trainers"]] == [8]
     assert plane(document, "who")[:2].tolist() == [[255], [1]]
 
@@ -208,8 +203,7 @@ def test_more_trainers_than_codes_share_one_the_smallest_first(
 ) -> None:
     monkeypatch.setattr(occupancy, "_MOST_TRAINERS", 2)
     allocations = [("n1", 0, 30, 7), ("n2", 0, 90, 8), ("n3", 0, 60, 9)]
-    with made(allocations=allocations) as history:
-        document = told(history, Window(0, END_S, 10, 12))
+    document = told(Window(0, END_S, 10, 12), allocations=allocations)
     assert [one["array"] for one in document["trainers"]] == [8, 9]
     assert plane(document, "who")[:3, 0].tolist() == [255, 1, 2]
 
@@ -219,9 +213,6 @@ def test_of_too_many_stretches_the_earliest_are_left_out_and_not_seen(
 ) -> None:
     monkeypatch.setattr(occupancy, "_MOST_INTERVALS", 3)
     holes = [("n1", start, start + 5) for start in range(0, 100, 10)]
-    with made(holes=holes) as history:
-        document = told(history, Window(0, END_S, 10, 12))
+    document = told(Window(0, END_S, 10, 12), holes=holes)
     assert plane(document, "idle")[0].tolist() == [0] * 7 + [128] * 3
-    seen = np.frombuffer(b64decode(document["seen"]), dtype=np.uint8)
-    assert seen[:7].tolist() == [0] * 7
-    assert seen[8:].tolist() == [255] * 2
+    assert (seen(document)[:7], seen(document)[8:]) == ([0] * 7, [255] * 2)

@@ -17,11 +17,10 @@ from selenium.webdriver.support.ui import WebDriverWait
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bftrainer_slurm.reader.serving import listener
 from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
 from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week
-from tests.reader.threads import serve_in_thread
+from tests.reader.threads import served
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
 
@@ -51,9 +50,8 @@ def url(large: Week, refused: list[str], tmp_path_factory: pytest.TempPathFactor
             app = JSONResponse({"error": "not now"}, 503)
         await app(scope, receive, send)
 
-    listening = listener("127.0.0.1", 0)
-    with serve_in_thread(site, listening):
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    with served(site) as (host, port):
+        yield f"http://{host}:{port}/"
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +125,7 @@ def test_the_map_has_colors_for_all_that_nodes_did(opened: Callable[..., Chrome]
     assert len(colors) > 10
 
 
-def test_names_are_shown_as_they_are_and_never_run(opened: Callable[..., Chrome]) -> None:
-    page = opened(behind=f"#key={SECRET}")
-    press(page, "#trainer-list button.link")
-    wait(page, lambda: found(page, "#story").is_displayed())
-    wait(page, lambda: "<img src=x onerror=alert(1)>" in found(page, "#story-title").text)
-    assert page.find_elements(By.TAG_NAME, "img") == []
-
-
-def test_a_key_is_taken_from_the_address_and_shows_ones_own(
+def test_a_key_is_taken_from_the_address_and_shows_ones_own_and_no_name_is_run(
     opened: Callable[..., Chrome], large: Week
 ) -> None:
     one = next(one for one in large.trainers if one.now)
@@ -144,6 +134,10 @@ def test_a_key_is_taken_from_the_address_and_shows_ones_own(
     assert SECRET not in page.current_url
     wait(page, lambda: "You see everything." in found(page, "#who").text)
     wait(page, lambda: "worth" in found(page, "#story table caption").text)
+    wait(page, lambda: "<img src=x onerror=alert(1)>" in found(page, "#story-title").text)
+    press(page, "#trainer-list button.link")
+    wait(page, lambda: "<img src=x onerror=alert(1)>" in found(page, "#story-title").text)
+    assert page.find_elements(By.TAG_NAME, "img") == []
 
 
 def test_dragging_over_the_map_zooms_in_on_times_and_nodes(opened: Callable[..., Chrome]) -> None:
@@ -178,23 +172,21 @@ def test_the_map_is_read_and_zoomed_with_the_keyboard(opened: Callable[..., Chro
     wait(page, lambda: "5,000 of 5,000" in found(page, "#shown").text)
 
 
-def test_buttons_choose_the_time(opened: Callable[..., Chrome]) -> None:
-    page = opened()
-    press(page, "#spans button")
-    pressed = "#spans button:first-child[aria-pressed=true]"
-    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed))
-    press(page, "#earlier")
-    wait(page, lambda: found(page, "#later").is_enabled())
-    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed) == [])
-
-
-def test_the_address_says_what_is_shown(opened: Callable[..., Chrome], large: Week) -> None:
+def test_buttons_choose_the_time_and_the_address_says_what_is_shown(
+    opened: Callable[..., Chrome], large: Week
+) -> None:
     one = next(one for one in large.trainers if one.now)
     page = opened(behind=f"?span=3600&to={int(large.now_s) - 3600}&trainer={one.array}&sort=user")
     wait(page, lambda: str(one.array) in found(page, "#story-title").text)
     assert found(page, "#later").is_enabled()
     press(page, "#spans button:nth-child(3)")
+    pressed = "#spans button:nth-child(3)[aria-pressed=true]"
+    wait(page, lambda: page.find_elements(By.CSS_SELECTOR, pressed))
     wait(page, lambda: f"?span=86400&trainer={one.array}&sort=user" in page.current_url)
+    press(page, "#earlier")
+    wait(page, lambda: found(page, "#later").is_enabled())
+    page.back()
+    wait(page, lambda: "&to=" not in page.current_url)
     page.back()
     wait(page, lambda: "span=3600" in page.current_url and found(page, "#later").is_enabled())
 

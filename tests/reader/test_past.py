@@ -23,18 +23,6 @@ from tests.reader.conftest import NOW_S
 DAY_S = 86_400.0
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "history.sqlite"
-
-
-@pytest.fixture
-def written(path: Path) -> Iterator[History]:
-    history = History(path)
-    yield history
-    history.close()
-
-
 @pytest.fixture(params=["UTC", "Europe/Berlin", "America/St_Johns"])
 def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", request.param)
@@ -72,20 +60,9 @@ def test_days_in_which_no_controller_looked_are_not_told(path: Path, written: Hi
     assert found[-1] > NOW_S - 2 * DAY_S
 
 
-def test_of_many_delays_the_longest_are_told_one_by_one(
-    path: Path, written: History, monkeypatch: pytest.MonkeyPatch
+def test_of_many_delays_the_longest_are_told_one_by_one_and_all_by_day(
+    path: Path, written: History
 ) -> None:
-    monkeypatch.setattr(past, "_SHOWN_DELAYS", 3)
-    written.write(put("watches", NOW_S - DAY_S, NOW_S))
-    written.add_delays(Delay(NOW_S - 100 + n, 1, float(n % 7)) for n in range(20))
-    with reading(path, 3.0) as history:
-        document = past.delays(history, NOW_S - DAY_S, NOW_S)
-    assert [job[2] for job in document["jobs"]] == [6.0, 6.0, 5.0] or len(document["jobs"]) == 3
-    assert document["left_out"] == 17
-    assert sum(day["jobs"] for day in document["days"]) == 20
-
-
-def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) -> None:
     written.write(put("watches", NOW_S - 3 * DAY_S, NOW_S))
     written.add_delays(
         Delay(NOW_S - (2 if n < 9 else 1) * DAY_S + n % 600, 1, 20.0 if n < 9 else 0.5)
@@ -100,51 +77,33 @@ def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) ->
     assert document["jobs"] == sorted(document["jobs"])
 
 
-def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: History) -> None:
+def test_a_stay_over_midnight_is_harvest_of_both_days_and_a_part_counts_as_its_share(
+    path: Path, written: History
+) -> None:
     (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
     written.meet(replace(trainer(), array=7, user="alice"), begin_s)
     written.begin_allocation(ElementId(7, 0), "n1", begin_s - 3600)
     written.end_allocation(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
-    written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
+    written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600, gpus=2, node_gpus=8)
     Spans(written, "holes").change((), ["n1"], begin_s - 7200)
     with reading(path, 3.0) as history:
-        users, holes, _ = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
+        users, holes, gpus = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
         before, *_ = past.day_of_harvest(history, begin_s - DAY_S, begin_s, end_s - 1800)
-    assert users == {"alice": pytest.approx(2.5)}
-    assert before == {"alice": pytest.approx(1.0)}
-    assert holes == pytest.approx((end_s - 1800 - begin_s) / 3600)
+    assert (users, before) == ({"alice": pytest.approx(2.125)}, {"alice": pytest.approx(1.0)})
+    assert (holes, gpus) == (pytest.approx((end_s - 1800 - begin_s) / 3600), pytest.approx(1.0))
 
 
-def test_a_part_of_a_node_is_harvest_as_its_share(path: Path, written: History) -> None:
-    (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
-    written.meet(replace(trainer(), array=7, user="alice"), begin_s)
-    written.begin_allocation(ElementId(7, 0), "n1", begin_s, gpus=2, node_gpus=8)
-    written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
-    with reading(path, 3.0) as history:
-        users, _, gpus = past.day_of_harvest(history, begin_s, end_s, end_s)
-    assert users == {"alice": pytest.approx((end_s - begin_s) / 3600 * 2 / 8 + 1)}
-    assert gpus == pytest.approx((end_s - begin_s) / 3600 * 2)
-
-
-def test_users_beyond_the_most_are_in_the_sum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_beyond_the_most_or_that_may_not_be_named_are_in_the_sum_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(past, "_MOST_USERS", 2)
-    found = {"2026-11-23": ({"a": 1.0, "b": 5.0, "c": 3.0, "": 2.0}, 20.0, 0.0)}
-    document = past.harvest(found, lambda user: True)
+    found = {"2026-11-23": ({"a": 1.0, "b": 5.0, "c": 3.0, "": 2.0, "d": 9.0}, 30.0, 0.0)}
+    document = past.harvest(found, lambda user: user != "d")
     assert document["users"] == ["b", "c"]
-    assert document["days"][0] == {
-        "date": "2026-11-23",
-        "holes_h": 20.0,
-        "used_h": 11.0,
-        "gpus_h": 0.0,
-        "users_h": [5.0, 3.0],
-    }
-
-
-def test_users_that_may_not_be_named_are_in_the_sum_alone() -> None:
-    found = {"2026-11-23": ({"a": 1.0, "b": 5.0}, 20.0, 0.0)}
-    document = past.harvest(found, lambda user: user == "a")
-    assert document["users"] == ["a"]
-    assert document["days"][0]["used_h"] == 6.0
+    assert document["days"] == [
+        {"date": "2026-11-23", "holes_h": 30.0, "used_h": 20.0, "gpus_h": 0.0}
+        | {"users_h": [5.0, 3.0]}
+    ]
 
 
 def test_readers_change_nothing(history: Path) -> None:

@@ -9,17 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import facts as facts_module
 from bftrainer_slurm.reader.facts import Facts
 from bftrainer_slurm.reader.serving import own_socket
 from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.reader.stories import ALL
 from scripts.labcluster.keeper import Keeper
-from tests.controller.worlds import ARRAY, trainer
+from tests.cli.pasts import write_past
+from tests.controller.worlds import ARRAY
 from tests.keeper.conftest import keeper_process as keeper
 from tests.reader.threads import serve_in_thread
 
@@ -34,34 +32,23 @@ def read(keeper: Keeper) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def history(keeper: Keeper, read: None) -> History:
-    """The history of a controller that works: the reader reads what is being written."""
-    now_s = time.time()
-    history = History(keeper.state / "history.sqlite")
-    history.meet(trainer(), now_s)
-    history.begin_allocation(ElementId(ARRAY, 0), "n1", now_s - 600)
-    Measurements(history).add_progress(ARRAY, now_s - 60, 1000.0)
-    return history
-
-
-def test_with_the_token_all_of_it_is_told(keeper: Keeper, history: History) -> None:
+def test_with_the_token_all_of_it_is_told(keeper: Keeper, read: None) -> None:
+    write_past(keeper.state)
     told = keeper.client.history(str(ARRAY), 0)["trainer"]
-    assert (told["user"], told["changes"][0]["gained"]) == ("alice", ["n1"])
-    assert len(told["samples"]) == 1
+    assert (told["user"], told["changes"][0]["gained"]) == ("alice", ["n1", "n2"])
+    assert len(told["samples"]) == 49
 
 
 def test_who_proves_nothing_is_told_what_squeue_shows(
-    keeper: Keeper, history: History, monkeypatch: pytest.MonkeyPatch
+    keeper: Keeper, read: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write_past(keeper.state)
     monkeypatch.setattr(facts_module, "_KEPT_S", 0.0)
     anybody = KeeperClient(keeper.client.address)
     assert anybody.history(ALL, 0)["trainers"] == []  # nobody has said yet that jobs are public
-    keeper.client.publish(
-        {"schema": 1, "time_s": time.time(), "controller": {}, "jobs_private": False}
-    )
-    (one,) = anybody.history(ALL, 0)["trainers"]
-    assert one["hidden"]
+    status = {"schema": 1, "time_s": time.time(), "controller": {}, "jobs_private": False}
+    keeper.client.publish(status)
+    assert all(one["hidden"] for one in anybody.history(ALL, 0)["trainers"])
     assert "samples" not in anybody.history(str(ARRAY), 0)["trainer"]
 
 
@@ -73,10 +60,7 @@ def test_what_cannot_be_asked_is_refused(keeper: Keeper, what: str) -> None:
 
 def test_what_the_reader_does_not_know_it_says(keeper: Keeper, read: None) -> None:
     assert "not a whole number" in keeper.client.history("everything", 0)["error"]
-
-
-def test_where_there_is_no_history_that_is_said(keeper: Keeper, read: None) -> None:
-    assert "history.sqlite" in keeper.client.history(ALL, 0)["error"]
+    assert "history.sqlite" in keeper.client.history(ALL, 0)["error"]  # there is none
 
 
 def test_without_a_reader_it_is_said_how_to_start_one(keeper: Keeper) -> None:

@@ -10,37 +10,23 @@ import pytest
 from bftrainer_slurm.keeper.disclosure import shown
 from bftrainer_slurm.reader.remarks import remarks
 from tests.approved import approve_each
+from tests.cli.documents import SHOWN, TERMS
 
-HEALTHY: dict[str, Any] = {
-    "array": 12,
-    "name": "net",
-    "user": "alice",
-    "state": "running",
-    "why": None,
-    "failures": 0,
-    "failed_on": [],
-    "notice": None,
-    "error": None,
+SPENT = {"trained_s": 3300.0, "rescaling_s": 100.0, "lost_s": 200.0, "with_nodes_s": 3600.0}
+HEALTHY = SHOWN | {
     "min_nodes": 2,
     "max_nodes": 8,
     "nodes": ["n1", "n2", "n3"],
-    "starting": [],
     "reclaimed": 0,
-    "node_s": 7200.0,
-    "samples": 5000.0,
-    "refused_reports": 0,
-    "rescale": {"up": {"seconds": 1.0, "count": 3}, "down": {"seconds": 0.2, "count": 1}},
-    "goodput": {"trained_s": 3300.0, "rescaling_s": 100.0, "lost_s": 200.0,
-                "waiting_s": 60.0, "with_nodes_s": 3600.0},
-    "plan": {"limit": "others", "nodes": 3, "least": 2, "usable": 5},
-}  # fmt: skip
+    "goodput": SPENT,
+}
 
 
 HALF_LOST, HALF_RESCALING = (
-    {"goodput": HEALTHY["goodput"] | {part: 1800.0}} for part in ("lost_s", "rescaling_s")
+    {"goodput": SPENT | {part: 1800.0}} for part in ("lost_s", "rescaling_s")
 )
 YOUNG = {"trained_s": 0.0, "rescaling_s": 0.0, "lost_s": 60.0, "with_nodes_s": 60.0}
-UNUSABLE = {"nodes": 0, "least": 4, "usable": 3}
+UNUSABLE = TERMS | {"nodes": 0, "least": 4, "usable": 3}
 REMARKABLE: dict[str, dict[str, Any]] = {
     "a failure": {"failures": 1},
     "failures in a row": {"failures": 3, "failed_on": ["n1"]},
@@ -50,7 +36,7 @@ REMARKABLE: dict[str, dict[str, Any]] = {
     "it may have no more": {"why": "no licence"},
     "fewer usable nodes than its least": {"nodes": [], "plan": UNUSABLE},
     "at its most": {"max_nodes": 3},
-    "no faster on more": {"plan": {"limit": "no gain", "nodes": 3, "least": 2, "usable": 5}},
+    "no faster on more": {"plan": TERMS | {"limit": "no gain"}},
     "some reclaims": {"reclaimed": 3},
     "many reclaims": {"reclaimed": 30},
     "a slow rescale": {"rescale": {"up": {"seconds": 25.0, "count": 2}}},

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from bftrainer_slurm.reader.serving import server_of
+from bftrainer_slurm.reader.serving import listener, server_of
 
 
 @contextmanager
@@ -23,3 +23,11 @@ def serve_in_thread(app: ASGIApp, *sockets: socket.socket) -> Iterator[None]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[tuple[str, int]]:
+    """Serve at a free port of this host; yields its address."""
+    port = listener("127.0.0.1", 0)
+    with serve_in_thread(app, port):
+        yield port.getsockname()
