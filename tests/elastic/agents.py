@@ -28,7 +28,7 @@ def steps_in(folder: Path) -> list[Step]:
 class Agents:
     """The elements of trainer 7, by task; the logs of their steps lie in ``folder``.
 
-    Where no ``launcher`` is given, torchruns with these ``options`` are forked, which saves most of
+    Where there is no ``launcher``, torchruns with these ``options`` are forked, which saves most of
     their processor time.
     """
 
@@ -42,8 +42,8 @@ class Agents:
     ) -> None:
         self.keeper = keeper
         self.folder = folder
-        self._options = options
-        self._launcher = launcher
+        self.options = options
+        self.launcher = launcher
         self._script = script
         self._log = StepLog(folder)
         self.nodes: dict[int, Node] = {}
@@ -56,14 +56,15 @@ class Agents:
 
     def start(self, *tasks: int, **environment: str) -> None:
         for task in tasks:
-            path = self.folder / f"{task}.log"
+            (path := self.folder / f"{task}.log").write_text("")  # it can be read from now on
             own = environment_of(self.keeper, task, f"{ARRAY}.1", self.folder) | environment
-            if self._launcher:
-                command = [*self._launcher, self._script, self.folder]
-                self.nodes[task] = Node(task, started(command, path, own, self.folder))
+            words = [*self.options, str(self._script), str(self.folder)]
+            if self.launcher:
+                self.nodes[task] = Node(
+                    task, started([*self.launcher, *words], path, own, self.folder)
+                )
             else:
-                options = [*self._options, str(self._script), str(self.folder)]
-                self.nodes[task] = Node(task, Torchrun(options, own, self.folder, path))
+                self.nodes[task] = Node(task, Torchrun(words, own, self.folder, path))
 
     def train_on(self, *tasks: int, **environment: str) -> None:
         """Start tasks that train together from their first step on.
@@ -75,6 +76,18 @@ class Agents:
         self.wait_for_world(len(tasks), *tasks)
         self.own(len(tasks))
 
+    def of(self, size: int) -> list[int]:
+        """Have so many nodes train together: those that do, fewer of them, or new ones too."""
+        tasks = [task for task, agent in self.processes.items() if agent.poll() is None]
+        self.own(size)
+        for task in tasks[size:]:
+            self.kill(task)
+        new = [max(self.nodes, default=0) + number for number in range(1, size - len(tasks) + 1)]
+        self.start(*new)
+        tasks = [*tasks[:size], *new]
+        self.wait_for_world(size, *tasks)
+        return tasks
+
     def own(self, want: int, sizes: Sizes = ANY) -> None:
         """Say to the keeper what the controller would: whose trainer it is, and its size."""
         self.keeper.client.own(ARRAY, os.getuid(), want, sizes)
@@ -85,7 +98,8 @@ class Agents:
 
     def signal(self, task: int, number: int) -> None:
         """Send a signal to the agent alone."""
-        self.processes[task].send_signal(number)
+        if self.processes[task].poll() is None:
+            os.kill(self.processes[task].pid, number)
 
     def signal_all(self, task: int, number: int) -> None:
         """Send a signal to all processes of an element, as Slurm does."""
@@ -132,9 +146,11 @@ class Agents:
             if before.process != after.process
         ]
 
-    def print_pauses(self, what: str, *tasks: int) -> None:
-        for task in tasks:
-            print(f"{what}: the others' pause on n{task}: {self.pauses(task)[-1]:.3f} s")
+    def pause(self, what: str, *tasks: int) -> float:
+        """Return, and print, how long at most these nodes stood still the last time."""
+        longest_s = max(self.pauses(task)[-1] for task in tasks)
+        print(f"{what}: the others' pause: {longest_s:.3f} s")
+        return longest_s
 
     def log(self, task: int) -> str:
         return (self.folder / f"{task}.log").read_text()

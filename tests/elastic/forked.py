@@ -11,22 +11,19 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 _BIN = Path(sys.executable).parent
-_LOOK_S = 0.02
 
 
 class Torchrun:
-    """What ``subprocess.Popen`` is for a program, in a session of its own."""
+    """What ``subprocess.Popen`` is for a program, in a session of its own (``fleet.Process``)."""
 
     def __init__(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
@@ -41,26 +38,12 @@ class Torchrun:
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Return its exit code when it has ended.
+        """Return its exit code when it has ended. Raises TimeoutError: not in so many seconds."""
+        from scripts.labcluster.waiting import wait_until  # not there where this is a program
 
-        Raises:
-            subprocess.TimeoutExpired: it has not ended within so many seconds.
-        """
-        end_s = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > end_s:
-                raise subprocess.TimeoutExpired("torchrun", timeout)
-            time.sleep(_LOOK_S)
-        return code
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to it alone, if it has not ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Send it SIGTERM."""
-        self.send_signal(signal.SIGTERM)
+        wait_until(lambda: self.poll() is not None, timeout, "a torchrun has not ended")
+        assert self.returncode is not None
+        return self.returncode
 
 
 @cache

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
-from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import keeper_inside, secret_for
 from tests.slurm_plugin.fake_keeper import FakeKeeper
@@ -87,7 +87,7 @@ if not alone:
 sys.exit(code)
 """
 
-SCRIPT = """#!/bin/bash
+SCRIPT = """
 note() { echo "$* $NODE" >> notes; }
 note begun "$1"
 export WORD=of-$NODE
@@ -116,7 +116,7 @@ class Trainer:
         (self.folder / name).chmod(0o755)
 
     def script(self, text: str) -> None:
-        self.write("script", text)
+        self.write("script", f"#!/bin/bash\n{text}\n")
 
     def start(self, task: int, address: str = "") -> None:
         environment = {
@@ -139,6 +139,12 @@ class Trainer:
                 start_new_session=True,
             )
 
+    def train(self, *tasks: int) -> None:
+        """Start the script's node, and the others when its first step trains."""
+        for count, task in enumerate(tasks, 1):
+            self.start(task)
+            self.wait_for("step one", count)
+
     def kill(self, task: int) -> None:
         """As the guard does: all of it at once; and the controller tells of it, if it can."""
         os.killpg(self.running[task].pid, signal.SIGKILL)
@@ -146,8 +152,13 @@ class Trainer:
         with contextlib.suppress(KeeperError):
             self.keeper.client.lost(7, task, f"n{task}")
 
-    def code(self, task: int) -> int:
-        return self.running.pop(task).wait(120)
+    def codes(self) -> list[int]:
+        """What all nodes that run end with."""
+        return [self.running.pop(task).wait(120) for task in sorted(self.running)]
+
+    def waits(self, task: int) -> None:
+        """Wait until this node waits for what another one runs."""
+        wait_until(lambda: "runs on another node" in self.log(task), 120)
 
     def log(self, task: int) -> str:
         return (self.folder / f"log.{task}").read_text()
@@ -167,52 +178,39 @@ class Trainer:
         assert len(self.notes(kind)) == count
         return self.notes(kind)
 
-    def restart_keeper(self) -> None:
-        """As when its host has lost its power, and another one takes its place."""
-        address = self.keeper.address
-        self.keeper.kill()
-        find_or_start(self.keeper.state, address)
-
 
 @pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[Trainer]:
-    folder = tmp_path / "trainer"
-    folder.mkdir()
-    state = tmp_path / "state"
-    state.mkdir()
-    with started_keeper(state) as keeper:
-        found = Trainer(folder, keeper)
-        yield found
-        for task in list(found.running):
-            with contextlib.suppress(ProcessLookupError):
-                found.kill(task)
+def trainer(tmp_path: Path, keeper: Keeper) -> Iterator[Trainer]:
+    (folder := tmp_path / "trainer").mkdir()
+    found = Trainer(folder, keeper)
+    yield found
+    for task in list(found.running):
+        with contextlib.suppress(ProcessLookupError):
+            found.kill(task)
 
 
 def test_the_script_runs_once_and_what_trains_on_all(trainer: Trainer) -> None:
-    trainer.start(0)
-    trainer.wait_for("begun word n0", 1)
-    trainer.start(1)
-    trainer.start(2)
-    steps = sorted(trainer.wait_for("step one", 3))
+    trainer.train(0, 1, 2)
+    steps = sorted(trainer.notes("step one"))
     assert steps == [f"step one n{task} 1 of-n0 {trainer.folder}" for task in range(3)]
+    os.kill(trainer.running[1].pid, signal.SIGUSR1)  # for the script, not for its step elsewhere
     trainer.end("one")
     trainer.wait_for("step two", 3)
     trainer.end("two", 5)
-    assert [trainer.code(task) for task in range(3)] == [7, 7, 7]
+    assert trainer.codes() == [7, 7, 7]
     rest = [line for line in trainer.notes() if not line.startswith("step")]
     assert rest == ["begun word n0", "said n0", "one 0 n0", "two 5 n0", "done n0"]
 
 
-@pytest.mark.parametrize("keeper", ["stays", "is killed"])
-def test_others_go_on_without_the_scripts_node_and_then_run_it(
-    trainer: Trainer, keeper: str
+def test_others_go_on_without_the_scripts_node_and_then_run_it_whatever_becomes_of_the_keeper(
+    trainer: Trainer,
 ) -> None:
     def disturb() -> None:
-        if keeper == "is killed":
-            trainer.restart_keeper()
+        address = trainer.keeper.address
+        trainer.keeper.kill()
+        find_or_start(trainer.keeper.state, address)
 
-    trainer.start(0)
-    trainer.wait_for("step one", 1)
+    trainer.train(0)
     disturb()
     trainer.start(1)
     trainer.wait_for("step one", 2)
@@ -223,69 +221,58 @@ def test_others_go_on_without_the_scripts_node_and_then_run_it(
     assert len(trainer.notes("begun")) == 1
     trainer.end("one")
     (again,) = trainer.wait_for("one 0", 1)
-    head = int(again[-1])
-    assert "step 1 is done, with exit code 0" in trainer.log(head)
+    assert "step 1 is done, with exit code 0" in trainer.log(int(again[-1]))
     trainer.wait_for("step two", 2)
     disturb()
     trainer.start(0)
     trainer.wait_for("step two", 3)
     trainer.end("two")
-    assert [trainer.code(task) for task in range(3)] == [7, 7, 7]
-    assert len(trainer.notes("begun")) == 2
-    assert len(trainer.notes("done")) == 1
+    assert trainer.codes() == [7, 7, 7]
+    assert (len(trainer.notes("begun")), len(trainer.notes("done"))) == (2, 1)
 
 
 def test_a_reclaim_ends_neither_the_script_nor_its_step(trainer: Trainer) -> None:
     trainer.script(SCRIPT.replace("note begun", "trap : TERM; note begun"))
-    trainer.start(0)
-    trainer.wait_for("step one", 1)
-    trainer.start(1)
-    trainer.wait_for("step one", 2)
-    os.killpg(trainer.running[0].pid, signal.SIGTERM)  # srun dies, the script goes on
+    trainer.train(0, 1)
+    reclaimed = trainer.running.pop(0)
+    os.killpg(reclaimed.pid, signal.SIGTERM)  # srun dies, the script goes on
     trainer.end("two.n0")
-    assert trainer.code(0) == 7
+    assert reclaimed.wait(120) == 7
     trainer.start(2)
     trainer.wait_for("step one n2", 1)
 
 
 def test_what_fails_on_one_node_ends_there(trainer: Trainer) -> None:
-    trainer.start(0)
-    trainer.wait_for("step one", 1)
-    trainer.start(1)
-    trainer.wait_for("step one", 2)
+    trainer.train(0, 1)
     trainer.end("one.n1", 9)
-    assert trainer.code(1) == 9
+    assert trainer.running.pop(1).wait(120) == 9
     trainer.start(2)
     trainer.wait_for("step one", 3)
     trainer.end("one", 4)
     trainer.wait_for("step two", 2)
     trainer.end("two", 0)
-    assert [trainer.code(task) for task in (0, 2)] == [7, 7]
+    assert trainer.codes() == [7, 7]
     assert len(trainer.notes("one 4")) == 1
 
 
 def test_what_fails_without_the_scripts_node_runs_again_with_its_script(trainer: Trainer) -> None:
     """As where a script removes at its end what it made for its training."""
-    trainer.start(0)
-    trainer.wait_for("step one", 1)
-    for task in (1, 2):
-        trainer.start(task)
-    trainer.wait_for("step one", 3)
+    trainer.train(0, 1, 2)
     trainer.kill(0)
     trainer.end("one", 1)
     trainer.wait_for("begun", 2)
     trainer.wait_for("one 1", 1)
     trainer.wait_for("step one", 5)
     trainer.end("two")
-    assert [trainer.code(task) for task in (1, 2)] == [7, 7]
+    assert trainer.codes() == [7, 7]
 
 
 def test_a_script_that_trains_without_srun_runs_on_each(trainer: Trainer) -> None:
-    trainer.script("#!/bin/bash\necho begun $NODE >> notes\nsleep 1000\n")
+    trainer.script("echo begun $NODE >> notes; sleep 1000")
     trainer.start(0)
     trainer.wait_for("begun n0", 1)
     trainer.start(1)
-    wait_until(lambda: "runs on another node" in trainer.log(1), 120)
+    trainer.waits(1)
     secret = trainer.keeper.secret(7)
     agent = Membership(trainer.keeper.address, Identity(7, 0, "n0", Role.AGENT), secret)
     agent.start()
@@ -296,48 +283,38 @@ def test_a_script_that_trains_without_srun_runs_on_each(trainer: Trainer) -> Non
         agent.close()
 
 
-@pytest.mark.parametrize("keeper", ["is away", "is old", "answers nothing"])
-def test_without_a_word_from_the_keeper_a_node_waits_and_says_so(
-    trainer: Trainer, keeper: str
-) -> None:
-    trainer.script("#!/bin/bash\necho begun $NODE >> notes\nexit 3\n")
-    with FakeKeeper() as old:
-        address = old.address
-        with old.unreachable() if keeper == "answers nothing" else contextlib.nullcontext():
-            trainer.start(0, "127.0.0.1:1" if keeper == "is away" else address)
-            said = "the keeper does not say whether the script runs elsewhere; waiting for it"
-            wait_until(lambda: said in trainer.log(0), 120)
-            assert trainer.running[0].poll() is None
+def test_without_a_word_from_the_keeper_a_node_waits_and_says_so(trainer: Trainer) -> None:
+    with FakeKeeper() as silent, silent.unreachable():
+        for task, address in enumerate(("127.0.0.1:1", silent.address)):
+            trainer.start(task, address)
+        said = "the keeper does not say whether the script runs elsewhere; waiting for it"
+        wait_until(lambda: all(said in trainer.log(task) for task in (0, 1)), 120)
+        assert [one.poll() for one in trainer.running.values()] == [None, None]
     assert trainer.notes() == []
 
 
 def test_it_ends_as_its_script_does_and_passes_signals_on(trainer: Trainer) -> None:
-    on_signal = "trap 'echo heard >> notes' USR1; echo on >> notes"
     wait = "until grep -q heard notes; do sleep 0.05; done"
-    trainer.script(f"#!/bin/bash\n{on_signal}\n{wait}\nkill -KILL $$\n")
+    trainer.script(f"trap 'echo heard >> notes' USR1; echo on >> notes\n{wait}\nkill -KILL $$")
     trainer.start(0)
     trainer.wait_for("on", 1)
     os.kill(trainer.running[0].pid, signal.SIGUSR1)
-    assert trainer.code(0) == -signal.SIGKILL
+    assert trainer.codes() == [-signal.SIGKILL]
     assert trainer.notes("heard") == ["heard"]
 
 
 def test_a_step_has_the_scripts_limits_umask_and_input_elsewhere(trainer: Trainer) -> None:
     tell = 'echo "step $NODE $(ulimit -Sn) $(umask) $(cat)" >> notes'
     trainer.script(
-        "#!/bin/bash\nulimit -Sn 250\numask 027\n"
+        "ulimit -Sn 250\numask 027\n"
         f"srun bash -c '{tell}; exec ./torchrun one' <<EOF\n"
-        "said by $NODE\nEOF\n"
+        "said by $NODE\nEOF"
     )
-    trainer.start(0)
-    trainer.wait_for("step", 2)
-    trainer.start(1)
-    trainer.wait_for("step one n1", 1)
-    assert sorted(trainer.notes("step n")) == [
-        f"step n{task} 250 0027 said by n0" for task in range(2)
-    ]
+    trainer.train(0, 1)
+    found = sorted(trainer.notes("step n"))
+    assert found == [f"step n{task} 250 0027 said by n0" for task in range(2)]
     trainer.end("one")
-    assert [trainer.code(task) for task in range(2)] == [0, 0]
+    assert trainer.codes() == [0, 0]
 
 
 WRAPPERS = {
@@ -354,34 +331,28 @@ def test_the_step_whose_processes_join_is_the_training_whatever_its_name(
 ) -> None:
     for name, text in WRAPPERS.items():
         trainer.write(name, text)
-    trainer.script(f"#!/bin/bash\nsrun {train}\n")
-    trainer.start(0)
-    trainer.wait_for("step one", 1)
-    trainer.start(1)
-    trainer.wait_for("step one", 2)
+    trainer.script(f"srun {train}")
+    trainer.train(0, 1)
     trainer.end("one")
-    assert [trainer.code(task) for task in range(2)] == [0, 0]
+    assert trainer.codes() == [0, 0]
 
 
 # A torchrun that still imports torch.
 IMPORTS = f"""#!{sys.executable}
 import os, time
 with open("notes", "a") as notes:
-    print("begins", os.environ["NODE"], file=notes)
-while not os.path.exists("on"):
+    print("step one", os.environ["NODE"], file=notes)
+while not os.path.exists("end.one"):
     time.sleep(0.05)
 """
 
 
 def test_a_torchrun_trains_before_it_can_ask(trainer: Trainer) -> None:
     trainer.write("bin/torchrun", IMPORTS)
-    trainer.script("#!/bin/bash\nsrun torchrun train.py\n")
-    trainer.start(0)
-    trainer.wait_for("begins n0", 1)
-    trainer.start(1)
-    trainer.wait_for("begins n1", 1)
-    (trainer.folder / "on").touch()
-    assert [trainer.code(task) for task in range(2)] == [0, 0]
+    trainer.script("srun torchrun train.py")
+    trainer.train(0, 1)
+    trainer.end("one")
+    assert trainer.codes() == [0, 0]
 
 
 def test_a_step_that_does_not_join_runs_once_whatever_its_text_says(trainer: Trainer) -> None:
@@ -390,15 +361,15 @@ def test_a_step_that_does_not_join_runs_once_whatever_its_text_says(trainer: Tra
         "# Trainer(accelerate) torchrun init_process_group\n"
         "echo evaluates $NODE >> notes\nwhile ! [ -e on ]; do sleep 0.05; done\n",
     )
-    trainer.script("#!/bin/bash\nsrun bash evaluate.sh torchrun\nsrun ./torchrun one\n")
+    trainer.script("srun bash evaluate.sh torchrun\nsrun ./torchrun one")
     trainer.start(0)
     trainer.wait_for("evaluates", 1)
     trainer.start(1)
-    wait_until(lambda: "runs on another node" in trainer.log(1), 120)
+    trainer.waits(1)
     (trainer.folder / "on").touch()
     trainer.wait_for("step one", 2)
     trainer.end("one")
-    assert [trainer.code(task) for task in range(2)] == [0, 0]
+    assert trainer.codes() == [0, 0]
     assert trainer.notes("evaluates") == ["evaluates n0"]
 
 
@@ -409,31 +380,27 @@ def test_of_two_sruns_at_once_the_one_that_trains_runs_elsewhere_too(
 ) -> None:
     sruns = [f"srun ./torchrun one {how} & wanted=$!", "srun sleep 1000 &"]
     one, other = sruns if first == "the one that trains" else reversed(sruns)
-    trainer.script(
-        f"#!/bin/bash\n{one}\nsleep 1\n{other}\nsleep 1\necho both >> notes\nwait $wanted\nexit 3\n"
-    )
+    trainer.script(f"{one}\nsleep 1\n{other}\nsleep 1\necho both >> notes\nwait $wanted\nexit 3")
     trainer.start(0)
     trainer.wait_for("both", 1)
     trainer.start(1)
     trainer.wait_for("step one", 2)
     trainer.end("one")
-    assert [trainer.code(task) for task in range(2)] == [3, 3]
+    assert trainer.codes() == [3, 3]
 
 
 def test_of_trainings_at_once_one_runs_elsewhere_too_and_no_other_joins_it(
     trainer: Trainer,
 ) -> None:
     trainer.script(
-        "#!/bin/bash\nfor one in a b c; do srun ./torchrun $one & sleep 1; done\nwait\n"
-        "srun ./torchrun after\n"
+        "for one in a b c; do srun ./torchrun $one & sleep 1; done\nwait\nsrun ./torchrun after"
     )
     trainer.start(0)
     trainer.wait_for("step", 3)
     trainer.start(1)
     trainer.wait_for("step a n1 0", 1)
-    assert trainer.notes("step b") + trainer.notes("step c") == [
-        f"step {one} n0 alone  {trainer.folder}" for one in "bc"
-    ]
+    alone = [f"step {one} n0 alone  {trainer.folder}" for one in "bc"]
+    assert trainer.notes("step b") + trainer.notes("step c") == alone
     assert trainer.log(0).count("an srun trains already") == 2
     trainer.kill(0)
     trainer.end("a")
@@ -443,7 +410,7 @@ def test_of_trainings_at_once_one_runs_elsewhere_too_and_no_other_joins_it(
         trainer.end(one)
     trainer.wait_for("step after n1 3", 1)
     trainer.end("after")
-    assert trainer.code(1) == 0
+    assert trainer.codes() == [0]
 
 
 @pytest.mark.parametrize("source", ["file", "pipe", "open pipe", "nothing"])
@@ -469,25 +436,13 @@ def test_what_a_process_could_read_is_left_there(tmp_path: Path, source: str) ->
         child.wait()
 
 
-def test_a_signal_for_the_script_is_not_for_its_step_elsewhere(trainer: Trainer) -> None:
-    trainer.start(0)
-    trainer.wait_for("step one", 1)
-    trainer.start(1)
-    trainer.wait_for("step one", 2)
-    os.kill(trainer.running[1].pid, signal.SIGUSR1)
-    trainer.end("one")
-    trainer.wait_for("step two", 2)
-    trainer.end("two")
-    assert [trainer.code(task) for task in range(2)] == [7, 7]
-
-
 def test_who_waits_outlives_a_signal_and_a_keeper_that_is_away(trainer: Trainer) -> None:
     """Its script would remove what the others train on."""
-    trainer.script("#!/bin/bash\necho begun $NODE >> notes\nsleep 1000\n")
+    trainer.script("echo begun $NODE >> notes; sleep 1000")
     trainer.start(0)
     trainer.wait_for("begun n0", 1)
     trainer.start(1)
-    wait_until(lambda: "runs on another node" in trainer.log(1), 120)
+    trainer.waits(1)
     os.kill(trainer.running[1].pid, signal.SIGUSR1)
     trainer.keeper.kill()
     with pytest.raises(subprocess.TimeoutExpired):
@@ -499,74 +454,70 @@ def run(words: Sequence[Path | str], given: dict[str, str]) -> subprocess.Comple
     return subprocess.run(words, env=given, capture_output=True, errors="replace", umask=0o27)
 
 
-def started(script: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """Start a script as on each node, with nothing in its environment but this."""
-    told = {"BFTRAINER_SCRIPT": f"any tell {script}"}
-    return run([START, "one word", "\udcff"], given | told)
+Started = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Started:
+    """Starts a script as on each node, with nothing in its environment but what is given."""
+
+    def started(text: str, **given: str) -> subprocess.CompletedProcess[str]:
+        script = tmp_path / "a script"
+        script.write_text(text)
+        script.chmod(0o755)
+        return run(
+            [START, "one word", "\udcff"], given | {"BFTRAINER_SCRIPT": f"any tell {script}"}
+        )
+
+    return started
 
 
 @pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}, {"LC_ALL": "C", "A": "\udcfe\n b"}])
 def test_a_script_that_runs_on_each_node_has_what_it_had_without_us(
-    tmp_path: Path, given: dict[str, str]
+    started: Started, tmp_path: Path, given: dict[str, str]
 ) -> None:
-    script = tmp_path / "a script"
     show = "grep -E '^(Sig[BIC]|Umask|Name)' /proc/self/status; ls /proc/self/fd"
-    script.write_text(f'#!/bin/sh -u\necho "$0|$@|$-"\n{show}\n/usr/bin/env -0 | od -c\n')
-    script.chmod(0o755)
-    ours = started(script, **given)
-    plain = run([script, "one word", "\udcff"], given)
+    ours = started(f'#!/bin/sh -u\necho "$0|$@|$-"\n{show}\n/usr/bin/env -0 | od -c\n', **given)
+    plain = run([tmp_path / "a script", "one word", "\udcff"], given)
     assert ours.stdout == plain.stdout != ""
     assert ours.stderr == "bftrainer: this script has no srun: all of it runs on each node\n"
 
 
-@pytest.mark.parametrize("tells", ["tell", "quiet"])
-def test_where_python_is_too_old_it_runs_on_each_node(tmp_path: Path, tells: str) -> None:
-    start = tmp_path / "start"
-    start.write_text(START.read_text().replace("OLDEST = (3, 10)", "OLDEST = (4, 0)"))
-    done = run(
-        [sys.executable, "-IS", start, "ran"], {"BFTRAINER_SCRIPT": f"any {tells} /bin/echo"}
-    )
-    assert done.stdout == "ran\n"
-    assert ("Python is older than 3.10: all of the script" in done.stderr) == (tells == "tell")
-
-
-def test_one_that_cannot_be_run_ends_with_a_line(tmp_path: Path) -> None:
-    script = tmp_path / "script"
-    script.write_text("#!/nowhere/bash\n")
-    script.chmod(0o755)
-    done = started(script)
+def test_one_that_cannot_be_run_ends_with_a_line(started: Started, tmp_path: Path) -> None:
+    done = started("#!/nowhere/bash\n")
     assert done.returncode == errno.ENOENT
-    *_, last = done.stderr.splitlines()
-    assert last == f"bftrainer: {script} cannot be run: No such file or directory"
+    said = f"bftrainer: {tmp_path}/a script cannot be run: No such file or directory"
+    assert done.stderr.splitlines()[-1] == said
 
 
-def test_it_runs_where_nothing_can_be_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-"])
+def test_it_runs_where_nothing_can_be_said(tmp_path: Path, where: str) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\nexport PYTHONPATH=src\necho ran\n")
     script.chmod(0o755)
-    for where in ("2>/dev/full", "2>&-"):
-        words = f"BFTRAINER_SCRIPT='any tell {script}' {START} > {tmp_path}/out {where}"
-        subprocess.run(["/bin/sh", "-c", words], check=True)
-        assert (tmp_path / "out").read_text() == "ran\n"
+    words = f"BFTRAINER_SCRIPT='any tell {script}' {START} {where}"
+    assert run(["/bin/sh", "-c", words], {}).stdout == "ran\n"
 
 
-def test_without_our_package_the_script_runs(trainer: Trainer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lacks", "how", "said"),
+    [
+        ("a newer Python", "any tell", "Python is older than 3.10: all of the script"),
+        ("a newer Python", "any quiet", ""),
+        ("our package", "once quiet", "the script runs on each node"),
+    ],
+)
+def test_a_node_that_lacks_something_runs_the_script(
+    tmp_path: Path, lacks: str, how: str, said: str
+) -> None:
     folder = tmp_path / "a" / "b" / "c" / "d"
     folder.mkdir(parents=True)
-    (folder / "start").write_text(START.read_text())
-    environment = {
-        "BFTRAINER_SCRIPT": "once quiet /bin/echo",
-        "BFTRAINER_KEEPER": trainer.keeper.address,
-    }
-    done = subprocess.run(
-        [sys.executable, "-IS", folder / "start", "ran"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "ran\n"
-    assert "the script runs on each node" in done.stderr
+    start, text = folder / "start", START.read_text()
+    start.write_text(text.replace("OLDEST = (3, 10)", "OLDEST = (4, 0)") if "Py" in lacks else text)
+    given = {"BFTRAINER_SCRIPT": f"{how} /bin/echo", "BFTRAINER_KEEPER": "127.0.0.1:1"}
+    done = run([sys.executable, "-IS", start, "ran"], given)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert said in done.stderr if said else done.stderr == ""
 
 
 def test_where_no_thread_can_be_started_an_srun_goes_on_by_itself(
@@ -593,41 +544,22 @@ def test_who_can_hear_the_keeper_no_more_does_not_wait_for_its_word(
 
     monkeypatch.setattr(Meeting, "_on_message", fail)
     with keeper_inside() as keeper:
-        meeting = Meeting(
-            {
-                "BFTRAINER_KEEPER": keeper.client.address,
-                "BFTRAINER_ELEMENT": "7_0",
-                "BFTRAINER_JOB_SECRET": secret_for(7).decode(),
-            }
-        )
+        address, secret = keeper.client.address, secret_for(7).decode()
+        element = {"BFTRAINER_ELEMENT": "7_0", "BFTRAINER_JOB_SECRET": secret}
+        meeting = Meeting({"BFTRAINER_KEEPER": address} | element)
         wait_until(lambda: not meeting.listens, 120)
 
 
-COMMAND = Command(
-    ["/nowhere/env", "-w", "n1", "--jobid=10", "--jobid", "10", "--nodelist=n1", "n1"],
-    "/tmp",
-    {"A": "1\n\udcff"},
-    ["B"],
-    "10",
-    "n1",
-    "ab",
-    Inherited({"RLIMIT_NOFILE": 512}, 0o27, "aGVsbG8="),
-)
-
-
 def test_a_step_is_the_same_elsewhere_but_for_its_place() -> None:
+    there = ["/nowhere/env", "-w", "n1", "--jobid=10", "--jobid", "10", "--nodelist=n1", "n1"]
+    changed, inherited = {"A": "1\n\udcff"}, Inherited({"RLIMIT_NOFILE": 512}, 0o27, "aGVsbG8=")
+    command = Command(there, "/tmp", changed, ["B"], "10", "n1", "ab", inherited)
     here = {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n2", "B": "2", "C": "3"}
-    step = unpacked(COMMAND.packed())
-    assert step == COMMAND
-    words = "-w n2 --jobid=12 --jobid 12 --nodelist=n2 n1"
-    assert step.words_here(here)[1:] == words.split()
-    assert Path(step.words_here(here)[0]).is_file()
-    assert step.environment_here(here) == {k: here[k] for k in here if k != "B"} | {
-        "A": "1\n\udcff"
-    }
-
-
-def test_a_step_that_is_too_long_is_not_passed_on() -> None:
-    long = replace(COMMAND, changed={"A": "x" * MAX_STEP})
-    noise = replace(COMMAND, changed={"A": os.urandom(90_000).hex()})
-    assert (long.packed(), noise.packed()) == ("", "")
+    step = unpacked(command.packed())
+    assert step == command
+    program, *words = step.words_here(here)
+    assert words == ["-w", "n2", "--jobid=12", "--jobid", "12", "--nodelist=n2", "n1"]
+    assert Path(program).is_file()
+    assert step.environment_here(here) == {k: here[k] for k in here if k != "B"} | changed
+    for too_long in ("x" * MAX_STEP, os.urandom(90_000).hex()):
+        assert replace(command, changed={"A": too_long}).packed() == ""

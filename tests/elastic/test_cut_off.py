@@ -1,182 +1,128 @@
-"""Networks to the keeper are cut, nodes sleep, the keeper is away: never do two groups train.
+"""Networks to the keeper are cut, nodes sleep: never do two groups train.
 
-Real torchruns and a real keeper; each node reaches it by a network of its own.
+Real torchruns and a real keeper, as a whole; whom it waits for is in ``keeper/test_away.py``.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from bftrainer_slurm.keeper.home import find_or_start
-from bftrainer_slurm.keeper.messages import Engaged
-from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import ARRAY, Agents, started_agents, steps_in
-from tests.elastic.network import BOTH, Network, network_to
+from tests.elastic.agents import ARRAY, Agents, steps_in
 
 pytestmark = pytest.mark.torch
+_TO_KEEPER, _TO_NODE = "to the keeper", "to the node"
 
-_WAITS = "waits for element 7_1 on n1: it may still train"
+
+class Network:
+    """What a node connects to in place of the keeper. What is cut is delivered once it is healed.
+
+    As in a real network whose packets are lost: nobody is told that it is cut.
+    """
+
+    def __init__(self, keeper: str) -> None:
+        host, port = keeper.split(":")
+        self.keeper = host, int(port)
+        self.cut: tuple[str, ...] = ()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            node = self._listener.accept()[0]
+            Thread(target=self._connect, args=(node,), daemon=True).start()
+
+    def _connect(self, node: socket.socket) -> None:
+        while self.cut:
+            time.sleep(0.02)
+        with node, suppress(OSError), socket.create_connection(self.keeper, 5) as keeper:
+            keeper.settimeout(None)
+            Thread(target=self._carry, args=(keeper, node, _TO_NODE), daemon=True).start()
+            self._carry(node, keeper, _TO_KEEPER)
+
+    def _carry(self, source: socket.socket, sink: socket.socket, way: str) -> None:
+        data = b" "
+        with suppress(OSError):
+            while data:
+                data = source.recv(65_536)
+                while way in self.cut:
+                    time.sleep(0.02)
+                sink.sendall(data)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
-class Cuttable:
+class Cuttable(Agents):
     """A trainer whose nodes reach the keeper by networks of their own."""
 
-    def __init__(self, agents: Agents, networks: dict[int, Network]) -> None:
-        self.agents = agents
-        self.networks = networks
+    def __init__(self, keeper: Keeper, folder: Path) -> None:
+        super().__init__(keeper, folder)
+        self.networks: dict[int, Network] = {}
 
-    def start(self, *tasks: int) -> None:
+    def start(self, *tasks: int, **environment: str) -> None:
         for task in tasks:
-            self.agents.start(task, BFTRAINER_KEEPER=self.networks[task].address)
+            self.networks[task] = Network(self.keeper.address)
+            super().start(task, BFTRAINER_KEEPER=self.networks[task].address, **environment)
 
-    def train_on(self, *tasks: int) -> None:
-        self.agents.own(len(tasks))
-        self.start(*tasks)
-        self.agents.wait_for_world(len(tasks), *tasks)
-
-    def cut(self, *tasks: int, ways: tuple[str, ...] = BOTH) -> None:
-        for task in tasks:
-            self.networks[task].cut = ways
-
-    def heal(self, *tasks: int) -> None:
-        self.cut(*tasks, ways=())
-
-    def gone(self, *tasks: int) -> None:
-        """Slurm has ended them, and the controller says so."""
-        for task in tasks:
-            self.agents.kill(task)
-            self.agents.keeper.client.lost(ARRAY, task, f"n{task}")
-
-    def says(self, task: int, words: str) -> bool:
-        """Whether a node's log has these words."""
-        log = self.agents.folder / f"{task}.log"
-        return log.exists() and words in log.read_text()
+    def kill(self, task: int) -> None:
+        """Slurm has ended it, and the controller says so."""
+        super().kill(task)
+        self.keeper.client.lost(ARRAY, task, f"n{task}")
 
     def check_never_two(self) -> None:
         """While one process trained alone, no other one trained."""
-        steps = steps_in(self.agents.folder)
-        spans = {
-            process: [step.time_s for step in steps if step.process == process]
-            for process in dict.fromkeys(step.process for step in steps)
-        }
+        times_s: dict[int, list[float]] = {}
+        for step in (steps := steps_in(self.folder)):
+            times_s.setdefault(step.process, []).append(step.time_s)
         for alone in {step.process for step in steps if step.world == 1}:
-            first_s, last_s = spans[alone][0], spans[alone][-1]
-            beside = [
-                one
-                for one, times_s in spans.items()
-                if one != alone and any(first_s < time_s < last_s for time_s in times_s)
-            ]
-            assert not beside, f"{beside} trained while {alone} did"
-
-    def notes(self, kind: NoteKind) -> list[Note]:
-        found: list[Note] = []
-        for _, numbered in self.agents.keeper.client.watch("", 0):
-            if numbered is None and found:
-                break
-            if numbered is not None and numbered.note.kind is kind:
-                found.append(numbered.note)
-        return found
+            first_s, last_s = times_s[alone][0], times_s[alone][-1]
+            for other in times_s.keys() - {alone}:
+                beside = [one_s for one_s in times_s[other] if first_s < one_s < last_s]
+                assert not beside, f"{other} trained while {alone} did"
 
 
-@pytest.fixture
-def trainer(keeper: Keeper, tmp_path: Path) -> Iterator[Cuttable]:
-    with ExitStack() as stack:
-        networks = {task: stack.enter_context(network_to(keeper.address)) for task in range(1, 4)}
-        yield Cuttable(stack.enter_context(started_agents(keeper, tmp_path / "trainer")), networks)
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cuttable]:
+    folder = tmp_path_factory.mktemp("cut-off")
+    with started_keeper(folder) as keeper:
+        trainer = Cuttable(keeper, folder / "trainer")
+        yield trainer
+        trainer.end()
 
 
-@pytest.mark.parametrize("ways", [BOTH, BOTH[1:]], ids=["both", "in"])
-def test_a_whole_group_that_is_cut_off_trains_on_and_a_newcomer_waits(
-    trainer: Cuttable, ways: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("cut", "goes_on"),
+    [((_TO_KEEPER, _TO_NODE), True), ((_TO_NODE,), True), ((_TO_KEEPER,), False), ((), False)],
+    ids=["is cut off", "hears nothing", "is not heard, but hears of the newcomer", "sleeps"],
+)
+def test_a_newcomer_waits_for_a_whole_group_that(
+    trainer: Cuttable, cut: tuple[str, ...], goes_on: bool
 ) -> None:
-    trainer.train_on(1)
-    trainer.cut(1, ways=ways)
-    trainer.start(2)
-    wait_until(lambda: trainer.says(2, _WAITS))
-    trainer.agents.wait_for_steps(1)
-    assert trainer.agents.steps(2) == []
-    trainer.heal(1)
-    trainer.agents.wait_for_world(2, 1, 2)
-    trainer.check_never_two()
-
-
-def test_one_that_hears_of_a_newcomer_and_is_not_heard_itself_stands_still_until_it_is(
-    trainer: Cuttable,
-) -> None:
-    trainer.train_on(1)
-    trainer.cut(1, ways=BOTH[:1])
-    trainer.start(2)
-    wait_until(lambda: trainer.says(2, _WAITS))
-    assert trainer.agents.steps(2) == []
-    trainer.heal(1)
-    trainer.agents.wait_for_world(2, 1, 2)
-    trainer.check_never_two()
-
-
-def test_the_controller_is_told_of_a_group_that_stays_cut_off_and_ends_it(
-    trainer: Cuttable,
-) -> None:
-    trainer.train_on(1)
-    trainer.cut(1)
-    trainer.start(2)
-    (cut,) = trainer.notes(NoteKind.CUT)
-    assert (cut.task, cut.node) == (1, "n1")
-    trainer.agents.wait_for_steps(1)
-    assert trainer.agents.steps(2) == []
-    trainer.gone(1)
-    trainer.agents.wait_for_world(1, 2)
-    trainer.check_never_two()
-
-
-def test_one_of_a_group_is_cut_off_and_the_others_go_on_without_it(trainer: Cuttable) -> None:
-    trainer.train_on(1, 2)
-    trainer.cut(1)
-    trainer.agents.wait_for_world(1, 2)
-    before = len(trainer.agents.steps(1))
-    trainer.agents.wait_for_steps(2)
-    assert len(trainer.agents.steps(1)) == before, "it waits, as its peer has gone on"
-    trainer.heal(1)
-    trainer.agents.wait_for_world(2, 1, 2)
-
-
-def test_a_node_that_sleeps_is_waited_for(trainer: Cuttable) -> None:
-    trainer.train_on(1)
-    element = trainer.agents.processes[1].pid
-    os.killpg(element, signal.SIGSTOP)
-    trainer.start(2)
-    wait_until(lambda: trainer.says(2, _WAITS))
-    assert trainer.agents.steps(2) == []
+    (first,) = trainer.of(1)
+    element = trainer.processes[first].pid
+    trainer.networks[first].cut = cut
+    if not cut:
+        os.killpg(element, signal.SIGSTOP)
+    trainer.own(2)
+    trainer.start(newcomer := max(trainer.nodes) + 1)
+    said = f"waits for element {ARRAY}_{first} on n{first}: it may still train"
+    wait_until(lambda: said in trainer.log(newcomer))
+    if goes_on:
+        trainer.wait_for_steps(first)
+    assert trainer.steps(newcomer) == []
+    trainer.networks[first].cut = ()
     os.killpg(element, signal.SIGCONT)
-    trainer.agents.wait_for_world(2, 1, 2)
-    trainer.check_never_two()
-
-
-def test_a_keeper_that_is_away_stops_nobody_and_the_next_begins_nothing_beside_them(
-    trainer: Cuttable,
-) -> None:
-    trainer.train_on(1)
-    keeper = trainer.agents.keeper
-    address = keeper.address
-    keeper.kill()
-    trainer.start(2)
-    trainer.agents.wait_for_steps(1, 50)
-    trainer.cut(1)
-    find_or_start(keeper.state, address)
-    keeper.client.own(ARRAY, os.getuid(), 2, engaged=Engaged(1, frozenset({1})))
-    wait_until(lambda: trainer.says(2, "waits for element 7_1: it may still"))
-    began_s = time.monotonic()
-    trainer.agents.wait_for_steps(1, 10)
-    assert trainer.agents.steps(2) == []
-    assert time.monotonic() - began_s < 60
-    trainer.heal(1)
-    trainer.agents.wait_for_world(2, 1, 2)
+    trainer.wait_for_world(2, first, newcomer)
     trainer.check_never_two()

@@ -4,27 +4,20 @@ import subprocess
 import sys
 from importlib.metadata import version
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.elastic.processes import processes_with
-from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from scripts.labcluster.keeper import Keeper, started_keeper
+from bftrainer_slurm.keeper.protocol import NoteKind
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 JOB_ID = f"9{os.getpid()}"
 
 
-@pytest.fixture
-def keeper(tmp_path: Path):  # type: ignore[no-untyped-def]
-    with started_keeper(tmp_path) as running:
-        yield running
-
-
-def start(keeper: Keeper, body: str, record: str) -> subprocess.Popen[str]:
+def start(keeper: Keeper, body: str, more: str = "") -> subprocess.Popen[str]:
     """Start an element as slurmstepd would, on the machine itself."""
     script = keeper.state / "submitted.sh"
     script.write_text(f"#!/bin/sh\nexec false\n{MARKER}\n{body}")
@@ -36,7 +29,8 @@ def start(keeper: Keeper, body: str, record: str) -> subprocess.Popen[str]:
     }
     return subprocess.Popen(
         [sys.executable, "-m", "bftrainer_slurm.elastic.element"]
-        + ["--state", str(keeper.state), "--record", record, str(script), "one", "two words"],
+        + ["--state", str(keeper.state), "--record", f"bftrainer:min=1,max=4{more}"]
+        + [str(script), "one", "two words"],
         env={name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         | slurm,
         stdout=subprocess.PIPE,
@@ -44,68 +38,56 @@ def start(keeper: Keeper, body: str, record: str) -> subprocess.Popen[str]:
     )
 
 
-def told(keeper: Keeper, count: int) -> list[Note]:
-    notes = (note.note for _, note in keeper.client.watch("", 0) if note)
-    return list(islice(notes, count))
+def printed(element: subprocess.Popen[str]) -> str:
+    return element.communicate(timeout=120)[0]
 
 
 def kinds(keeper: Keeper, count: int) -> list[NoteKind]:
-    return [note.kind for note in told(keeper, count)]
+    kinds = (note.note.kind for _, note in keeper.client.watch("", 0) if note)
+    return list(islice(kinds, count))
 
 
 def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
     keeper: Keeper,
 ) -> None:
-    element = start(
-        keeper,
-        '#!/bin/bash\necho "$1|$2|$PET_RDZV_ID|$BFTRAINER_ELEMENT|$LC_CTYPE"',
-        "bftrainer:min=1,max=4",
-    )
-    output, _ = element.communicate(timeout=120)
-    assert output == "one|two words|12.1|12_3|\n"
-
-
-def test_the_users_python_finds_our_rendezvous_and_nothing_else_of_ours(
-    keeper: Keeper,
-) -> None:
+    """Its Python finds our rendezvous, and nothing else of ours."""
     body = f"""#!{sys.executable}
 import os, sys
 from importlib.metadata import entry_points
-folder, secret = os.environ["PYTHONPATH"].split(":")[0], os.environ["BFTRAINER_JOB_SECRET"]
+folder = os.environ["PYTHONPATH"].split(":")[0]
 (ours,) = entry_points(group="torchrun.handlers", name="bftrainer")
-print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), secret)
+print(*sys.argv[1:], b"LC_CTYPE" in open("/proc/self/environ", "rb").read(), ours.value, sep="|")
+print(*sorted(os.listdir(folder)))
+for name in ("PET_RDZV_BACKEND", "PET_RDZV_ID", "BFTRAINER_ELEMENT", "BFTRAINER_JOB_SECRET"):
+    print(os.environ[name])
 """
-    element = start(keeper, body, "bftrainer:min=1,max=4")
-    output, _ = element.communicate(timeout=120)
-    assert output.split() == [
-        *("bftrainer", "bftrainer_slurm.elastic.rendezvous:handler"),
-        *("bftrainer_slurm", f"bftrainer_slurm-{version('bftrainer-slurm')}.dist-info"),
-        keeper.secret(12).decode(),
+    assert printed(start(keeper, body)).splitlines() == [
+        "one|two words|False|bftrainer_slurm.elastic.rendezvous:handler",
+        f"bftrainer_slurm bftrainer_slurm-{version('bftrainer-slurm')}.dist-info",
+        *("bftrainer", "12.1", "12_3", keeper.secret(12).decode()),
     ]
 
 
 def test_the_first_start_of_a_trainer_is_told_so_and_no_other(keeper: Keeper) -> None:
     keeper.client.say(12, "begins")
     for first in ("1\n", "0\n"):
-        element = start(keeper, "#!/bin/sh\necho $BFTRAINER_FIRST", "bftrainer:min=1,max=4")
-        assert element.communicate(timeout=120)[0] == first
+        assert printed(start(keeper, "#!/bin/sh\necho $BFTRAINER_FIRST")) == first
 
 
 def test_an_element_of_a_finished_training_ends_well_without_its_script(keeper: Keeper) -> None:
     keeper.client.say(12, "finished")
-    element = start(keeper, "#!/bin/sh\necho begun\nexit 3", "bftrainer:min=1,max=4")
-    assert (element.communicate(timeout=120)[0], element.returncode) == ("", 0)
+    element = start(keeper, "#!/bin/sh\necho begun\nexit 3")
+    assert (printed(element), element.returncode) == ("", 0)
 
 
 def test_the_element_ends_as_its_script_does(keeper: Keeper) -> None:
-    element = start(keeper, "#!/bin/sh\nexit 7\n", "bftrainer:min=1,max=4")
-    assert element.wait(timeout=120) == 7
+    assert start(keeper, "#!/bin/sh\nexit 7\n").wait(timeout=120) == 7
     assert kinds(keeper, 2) == [NoteKind.UP, NoteKind.GONE]
 
 
 def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: Keeper) -> None:
     body = "#!/bin/bash\ntrap 'sleep 0.5; echo saved; exit' TERM\necho ready\nsleep 100 & wait"
-    element = start(keeper, body, "bftrainer:min=1,max=4,grace=100")
+    element = start(keeper, body, ",grace=100")
     assert element.stdout is not None
     assert element.stdout.readline() == "ready\n"
     for process in processes_with(f"SLURM_JOB_ID={JOB_ID}"):
@@ -117,7 +99,7 @@ def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: Keeper) -> None:
 
 def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: Keeper) -> None:
     body = "#!/bin/bash\ntrap '' TERM\nsetsid sleep 1000 &\necho ready\nwhile :; do sleep 1; done"
-    element = start(keeper, body, "bftrainer:min=1,max=4,grace=0.5")
+    element = start(keeper, body, ",grace=0.5")
     assert element.stdout is not None
     assert element.stdout.readline() == "ready\n"
     os.kill(element.pid, signal.SIGTERM)
@@ -128,6 +110,6 @@ def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: Keeper) 
 def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: Keeper) -> None:
     address = (keeper.state / "keeper.json").read_text()
     (keeper.state / "keeper.json").unlink()
-    element = start(keeper, "#!/bin/sh\necho ran", "bftrainer:min=1,max=4")
+    element = start(keeper, "#!/bin/sh\necho ran")
     (keeper.state / "keeper.json").write_text(address)
-    assert element.communicate(timeout=120)[0] == "ran\n"
+    assert printed(element) == "ran\n"

@@ -10,39 +10,27 @@ import pytest
 from bftrainer_slurm.elastic.rendezvous import imports
 
 
-def of(folder: Path, text: str, *options: str) -> list[str]:
-    script = folder / "train.py"
-    script.write_text(text)
-    return imports.of_script(["torchrun", *options, str(script), "--folder", "x"])
-
-
 @pytest.mark.parametrize("options", [(), ("--nproc-per-node", "2"), ("--rdzv-backend=bftrainer",)])
-def test_what_a_script_imports_of_a_framework_is_found(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    found = of(tmp_path, "from transformers import Trainer\nimport lightning as L\n", *options)
-    assert {"transformers.Trainer", "transformers", "lightning.pytorch"} <= set(found)
-
-
-def test_so_is_what_it_imports_within_a_function(tmp_path: Path) -> None:
-    assert "accelerate" in of(tmp_path, "def main():\n    import accelerate\n")
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "found"),
     [
-        "import datasets, pandas, my_module\n",  # nobody knows whether these can be forked
-        "from .transformers import Trainer\n",
-        "not Python\n",
+        ("from transformers import Trainer\n", ["transformers.Trainer", "transformers"]),
+        ("def main():\n    import lightning as L\n", ["lightning.pytorch"]),
+        ("import datasets, pandas, my_module\n", []),  # nobody knows whether these can be forked
+        ("from .transformers import Trainer\n", []),
+        ("import accelerate\n", []),
+        ("not Python\n", []),
     ],
+    ids=["a framework", "in a function", "others", "relative", "of the same name", "no Python"],
 )
-def test_other_modules_are_left_to_the_script(tmp_path: Path, text: str) -> None:
-    assert of(tmp_path, text) == []
-
-
-def test_so_is_a_module_of_the_users_own_with_a_frameworks_name(tmp_path: Path) -> None:
-    (tmp_path / "transformers.py").touch()
-    assert of(tmp_path, "import transformers\n") == []
+def test_a_frameworks_modules_are_found_and_others_are_left_to_the_script(
+    tmp_path: Path, text: str, found: list[str], options: tuple[str, ...]
+) -> None:
+    (script := tmp_path / "train.py").write_text(text)
+    (tmp_path / "accelerate.py").touch()
+    of_script = imports.of_script(["torchrun", *options, str(script), "--folder", "x"])
+    assert set(found) <= set(of_script)
+    assert found or not of_script
 
 
 @pytest.mark.parametrize("words", [["--no-such-option"], ["-m", "package"], [], ["gone.py"]])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,61 +25,42 @@ _LAUNCH = (
     *("--nnodes=2", "--node_rank=0", "--master_addr=n9"),
 )
 _ACCELERATE = (_BIN / "accelerate", "launch", "--multi_gpu", "--num_processes", "2")
-_HAS_ACCELERATE = pytest.mark.skipif(find_spec("accelerate") is None, reason="needs accelerate")
 
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize(
-    ("launcher", "options"),
-    [
-        ((), "--nnodes=4 --rdzv_id=$ID --rdzv_backend=c10d --rdzv_endpoint=n9:29500"),
-        ((), "--standalone --nproc-per-node=1 --max-restarts=0"),
-        ((), "--nnodes 2 --node_rank 1 --master_addr n9 --master_port 1"),
-        ((), "--rdzv-backend static --rdzv-endpoint n9:1"),
-        (_LAUNCH, ""),
-        pytest.param((*_ACCELERATE, "--num_machines", "1"), "", marks=_HAS_ACCELERATE),
-    ],
-    ids=["c10d", "standalone", "node-rank", "static", "launch", "accelerate"],
-)
-def test_nodes_meet_whatever_the_command_line_says(
-    keeper: Keeper, tmp_path: Path, launcher: Sequence[str | Path], options: str
+TRAINERS: dict[str, tuple[Sequence[str | Path], list[str]]] = {
+    "torchrun": (
+        (),
+        [
+            "--nnodes=4 --rdzv_id=$ID --rdzv_backend=c10d --rdzv_endpoint=n9:29500",
+            "--standalone --nproc-per-node=1 --max-restarts=0",
+            "--nnodes 2 --node_rank 1 --master_addr n9 --master_port 1",
+            "--rdzv-backend static --rdzv-endpoint n9:1",
+        ],
+    ),
+    "launch": (_LAUNCH, ["", ""]),
+    "accelerate": ((*_ACCELERATE, "--num_machines", "1"), ["", ""]),
+}
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_nodes_meet_whatever_their_command_lines_say(
+    keeper: Keeper, tmp_path: Path, kind: str
 ) -> None:
-    words = options.split()
-    with started_agents(keeper, tmp_path / "run", launcher=launcher, options=words) as agents:
-        agents.own(2)
-        agents.start(1)
-        agents.wait_for_steps(1)
-        alone = agents.last_world(1)  # the processes of a node
-        agents.start(2)
-        agents.wait_for_world(2 * alone, 1, 2)
-        agents.kill(2)
-        agents.wait_for_world(alone, 1)
-
-
-# What srun does on a node with two tasks, in this order: the first one is not the first to come.
-_TWO_TASKS = """
-SLURM_LOCALID=1 SLURM_PROCID=1 "$@" & second=$!
-SLURM_LOCALID=0 SLURM_PROCID=0 "$@"; code=$?
-wait $second && exit $code
-"""
-_BY_SRUN = ("bash", "-c", _TWO_TASKS, "srun")
-
-
-def test_of_several_launchers_on_a_node_one_trains_and_the_others_wait(
-    keeper: Keeper, tmp_path: Path
-) -> None:
-    launcher = (*_BY_SRUN, *_TORCHRUN, "--nproc-per-node=1", "--nnodes=2", "--node-rank=0")
-    with started_agents(keeper, tmp_path / "trainer", launcher=launcher) as agents:
-        agents.own(2)
-        for task in (1, 2):
-            step = srun_says(f"n{task}", 2) | {"SLURM_JOB_ID": f"{os.getpid()}{task}"}
-            agents.start(task, **step)
-        agents.wait_for_world(4, 1, 2)
-        agents.kill(2)
-        agents.wait_for_world(2, 1)
-    said = "n1 has 2 launchers: one of them starts its 2 processes, the others wait"
-    assert agents.log(1).count(said) == 1
+    launcher, lines = TRAINERS[kind]
+    with started_agents(keeper, tmp_path / "run", launcher=launcher) as agents:
+        agents.own(len(lines))
+        for task, line in enumerate(lines, 1):
+            agents.options = line.split()
+            agents.start(task)
+            agents.wait_for_steps(task)
+            processes = agents.last_world(task) // task
+            agents.wait_for_world(processes * task, *range(1, task + 1))
+        agents.kill(task)
+        agents.wait_for_world(processes * (task - 1), *range(1, task))
+        said = "n1 meets the trainer's other nodes; for ordinary jobs only: "
+        assert agents.log(1).count(said) == (kind != "launch")  # that takes ours by itself
 
 
 @pytest.mark.parametrize(
@@ -95,13 +75,20 @@ def test_of_several_launchers_on_a_node_one_trains_and_the_others_wait(
     ],
 )
 def test_a_launcher_starts_the_processes_of_all_where_each_is_a_node(
-    monkeypatch: pytest.MonkeyPatch, nodes: str, own: int, gpus: str, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    nodes: str,
+    own: int,
+    gpus: str,
+    expected: int,
 ) -> None:
     monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
     least, _, most = nodes.partition(":")
     config = LaunchConfig(int(least), int(most), own)
     launch_for_all(config, srun_says("n1", 2) | {"SLURM_GPUS_ON_NODE": gpus})
     assert config.nproc_per_node == expected
+    said = f"has 2 launchers: one of them starts its {expected} processes, the others wait"
+    assert said in capfd.readouterr().err
 
 
 _ONE_RANK = """
@@ -119,10 +106,9 @@ print(f"{dist.get_world_size()} by {launched} of {os.environ.get('PET_NNODES')}"
     ("launcher", "expected"),
     [
         ((*_TORCHRUN, "--standalone"), "1 by torchelastic of None"),
-        ((*_LAUNCH[:4], "--nnodes=1", "--master_port=29512"), "1 by torchelastic of None"),
         ((sys.executable,), "1 by python of 1:4"),
     ],
-    ids=["torchrun", "launch", "python"],
+    ids=["torchrun", "python"],
 )
 def test_beside_another_sruns_training_it_trains_as_in_an_ordinary_job(
     tmp_path: Path, launcher: Sequence[str | Path], expected: str

@@ -130,11 +130,8 @@ def test_changes_with_no_step_between_them_are_told_as_one() -> None:
     )
 
 
-def test_only_the_first_node_of_the_new_generation_tells() -> None:
+def test_a_change_is_told_once_and_by_the_first_node_of_the_new_generation_alone() -> None:
     assert Log().change({N1, N2, N3}, "join", tells=False) == ""
-
-
-def test_a_change_is_told_once() -> None:
     log = Log()
     log.change({N1}, "loss")
     log.train(progress(900, 110.5, 150, 4000))
@@ -142,11 +139,17 @@ def test_a_change_is_told_once() -> None:
     assert len(log.lines) == 1
 
 
-def test_a_generation_that_ends_early_is_told_with_what_is_known() -> None:
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [(progress(3, 100, 102), ["n1 begins on 1 node; 1 steps/s now"]), (NOTHING, [])],
+)
+def test_a_generation_that_ends_early_is_told_with_what_is_known(
+    now: StepCounts, said: list[str]
+) -> None:
     log = Log()
-    log.begin({N1}, NOTHING, "", tells=True)
-    log.end(progress(3, 100, 102))
-    assert log.lines == ["n1 begins on 1 node; 1 steps/s now"]
+    log.begin({N1}, NOTHING, tells=True)
+    log.end(now)
+    assert log.lines == said
 
 
 def test_what_is_new_is_reported_while_the_node_is_the_first_and_a_last_time_at_the_end() -> None:
@@ -159,13 +162,6 @@ def test_what_is_new_is_reported_while_the_node_is_the_first_and_a_last_time_at_
     log.begin({N1, N2, N3}, progress(6, 100, 106), "join", tells=False)
     log.train(progress(9, 107, 109))
     assert [(told["steps"], told["nodes"]) for told in log.reports] == [(3, 2), (5, 2), (6, 2)]
-
-
-def test_without_a_step_there_is_nothing_to_tell() -> None:
-    log = Log()
-    log.begin({N1, N2}, NOTHING, "", tells=True)
-    log.end(NOTHING)
-    assert log.lines == []
 
 
 def test_a_generation_is_not_over_before_what_was_read_of_it_is_told() -> None:

@@ -11,62 +11,55 @@ import pytest
 from torch.distributed.launcher.api import LaunchConfig
 
 from bftrainer_slurm.elastic.rendezvous import handler
-from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun
+from bftrainer_slurm.elastic.rendezvous.command_line import STARTED_BY, is_torchrun, launcher_of
 from bftrainer_slurm.elastic.rendezvous.only_launcher import is_only_launcher
+from bftrainer_slurm.keeper.protocol import LAUNCHERS
 
 _OURS = {"PET_RDZV_BACKEND": "bftrainer"}
 
 pytestmark = pytest.mark.torch
 
 
-def configured(words: str = "", **own: str) -> LaunchConfig:
-    """Return what an element's torchrun makes of its command line and environment."""
+def configured(*lines: str, **own: str) -> list[LaunchConfig]:
+    """Return what an element's torchrun makes of its environment and of these command lines."""
     code = (
         "import pickle, sys; from torch.distributed.run import config_from_args, parse_args\n"
-        "config, _, _ = config_from_args(parse_args(sys.argv[1:]))\n"
-        "open(1, 'wb').write(pickle.dumps(config))"
+        "lines = ([*line.split(), 'train.py'] for line in sys.argv[1:])\n"
+        "configs = [config_from_args(parse_args(words))[0] for words in lines]\n"
+        "open(1, 'wb').write(pickle.dumps(configs))"
     )
     environment = os.environ | _OURS | {"BFTRAINER_ELEMENT": f"{os.getpid()}_9"} | own
-    command = [sys.executable, "-c", code, *words.split(), "train.py"]
+    command = [sys.executable, "-c", code, *lines]
     found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    config = pickle.loads(found.stdout)
-    assert isinstance(config, LaunchConfig)
-    return config
+    return list(pickle.loads(found.stdout))
 
 
-def test_an_elements_torchrun_meets_at_ours_and_looks_often() -> None:
-    config = configured()
-    assert (config.rdzv_backend, config.monitor_interval) == ("bftrainer", 0.02)
-
-
-def test_how_often_it_looks_may_be_the_users_choice() -> None:
-    assert configured("--monitor-interval=0.5").monitor_interval == 0.5
-    assert configured(PET_MONITOR_INTERVAL="0.3").monitor_interval == 0.3
+def test_an_elements_torchrun_meets_at_ours_and_looks_often_unless_its_user_chooses() -> None:
+    usual, own = configured("", "--monitor-interval=0.5")
+    assert usual.rdzv_backend == "bftrainer"
+    assert (usual.monitor_interval, own.monitor_interval) == (0.02, 0.5)
 
 
 @pytest.mark.parametrize("own", [{"PET_RDZV_BACKEND": "c10d"}, {"BFTRAINER_RENDEZVOUS": "own"}])
-def test_who_opts_out_has_a_stock_torchrun(own: dict[str, str]) -> None:
-    config = configured(PET_RDZV_ENDPOINT="bftrainer", **own)  # of a torchrun that has started this
-    assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "")
-    assert config.monitor_interval == LaunchConfig.monitor_interval
-
-
-@pytest.mark.parametrize("own", [{"PET_RDZV_BACKEND": "c10d"}, {"BFTRAINER_RENDEZVOUS": "own"}])
-def test_a_torchrun_that_would_train_alone_beside_the_others_is_ended_with_one_line(
+def test_who_opts_out_has_a_stock_torchrun_that_meets_at_a_place_or_trains_on_one_node(
     own: dict[str, str],
 ) -> None:
-    element = _OURS | {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", **own}
+    # The endpoint is of a torchrun that has started this one.
+    alone, meets = configured(
+        "--nnodes=1", "--nnodes=1:2 --rdzv-endpoint=n1:29400", PET_RDZV_ENDPOINT="bftrainer", **own
+    )
+    assert alone.rdzv_backend == meets.rdzv_backend == "c10d"
+    assert (alone.rdzv_endpoint, meets.rdzv_endpoint) == ("", "n1:29400")
+    assert alone.monitor_interval == LaunchConfig.monitor_interval
+
+
+def test_one_that_would_train_alone_beside_the_others_is_ended_with_one_line() -> None:
+    element = {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", "PET_RDZV_BACKEND": "c10d"}
     command = [sys.executable, "-m", "torch.distributed.run", "there-is-no.py"]
     ran = subprocess.run(command, env=os.environ | element, capture_output=True, text=True)
     assert ran.returncode == 2
     assert "needs --rdzv-endpoint=HOST:PORT" in ran.stderr.splitlines()[-1]
     assert "Traceback" not in ran.stderr
-
-
-def test_a_torchrun_of_its_own_may_meet_at_a_place_or_train_on_one_node() -> None:
-    own = {"PET_RDZV_BACKEND": "c10d", "PET_NNODES": "1:2"}
-    assert configured("--rdzv-endpoint=n1:29400", **own).rdzv_endpoint == "n1:29400"
-    assert configured("--nnodes=1", **own).max_nodes == 1
 
 
 def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_install(
@@ -98,6 +91,24 @@ def test_a_script_that_imports_torchrun_is_not_taken_for_it(
     command: list[str], expected: bool
 ) -> None:
     assert is_torchrun(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("/env/bin/python /env/bin/torchrun --nnodes=2 train.py", "torchrun"),
+        ("python -m torch.distributed.run train.py", "torchrun"),
+        ("python -u -m torch.distributed.launch train.py", "torch.distributed.launch"),
+        ("python /env/bin/accelerate launch train.py", "accelerate"),
+        ("python -m accelerate.commands.launch train.py", "accelerate"),
+        ("python /env/bin/llamafactory-cli train x.yaml", "llamafactory"),
+        ("python /env/bin/tune run x", "torchtune"),
+    ],
+)
+def test_what_has_started_a_training_has_a_name(command: str, launcher: str) -> None:
+    assert launcher_of(command.split(), {}) == launcher
+    assert launcher_of(command.split(), {STARTED_BY: "srun python"}) == "srun python"
+    assert {launcher, "srun python"} <= set(LAUNCHERS)
 
 
 def test_outside_an_element_loading_it_changes_and_imports_nothing() -> None:

@@ -1,21 +1,22 @@
-"""A generation's store never outlives its generation, and never takes torchrun with it."""
+"""How agents reach a generation's store; it never outlives it, nor takes torchrun with it."""
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from torch.distributed.elastic.utils.store import barrier
+
+from bftrainer_slurm.elastic.rendezvous import reaching
+from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
+from bftrainer_slurm.elastic.torch_private import open_store
+from bftrainer_slurm.keeper.messages import Change
 
 pytestmark = pytest.mark.torch
-
-torch = pytest.importorskip("torch")
-
-from torch.distributed.elastic.utils.store import barrier  # noqa: E402
-
-from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore  # noqa: E402
-from bftrainer_slurm.elastic.torch_private import open_store  # noqa: E402
 
 
 class Pair:
@@ -46,25 +47,17 @@ def test_agents_read_what_the_others_have_set(pair: Pair) -> None:
     assert [pair.host.add("n", 1), pair.guest.add("n", 1)] == [1, 2]
 
 
-def test_a_barrier_holds_until_all_have_come(pair: Pair) -> None:
-    passed = threading.Event()
-    waiting = threading.Thread(target=lambda: (barrier(pair.guest, 2, "end"), passed.set()))
-    waiting.start()
-    assert not passed.wait(0.5)
-    barrier(pair.host, 2, "end")
-    waiting.join()
-    assert passed.is_set()
+END = "torchelastic/agent/terminal_state"
 
 
 def test_the_last_barrier_is_passed_in_silence_though_its_host_is_the_last_to_come(
     pair: Pair, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    end = "torchelastic/agent/terminal_state"
-    waiting = threading.Thread(target=barrier, args=(pair.guest, 2, end))
+    waiting = threading.Thread(target=barrier, args=(pair.guest, 2, END))
     waiting.start()
     waiting.join(1.0)
     assert waiting.is_alive()
-    barrier(pair.host, 2, end)
+    barrier(pair.host, 2, END)
     pair.host.close()
     waiting.join()
     lines = capfd.readouterr().err.splitlines()
@@ -73,9 +66,8 @@ def test_the_last_barrier_is_passed_in_silence_though_its_host_is_the_last_to_co
 
 
 def test_a_host_does_not_wait_for_a_guest_that_is_gone(pair: Pair) -> None:
-    end = "torchelastic/agent/terminal_state"
-    pair.guest.add(f"{end}/num_members", 1)
-    barrier(pair.host, 2, end)
+    pair.guest.add(f"{END}/num_members", 1)
+    barrier(pair.host, 2, END)
     pair.host.close()
 
 
@@ -95,3 +87,67 @@ def test_in_a_generation_that_has_ended_any_answer_does(pair: Pair) -> None:
     assert pair.guest.multi_get(["torchelastic/role_info/0", "x"]) == [b"mine", b"mine"]
     assert pair.guest.get("torchelastic/assigned_ranks/1") == b"[0, 1, 0, 1]"
     assert pair.guest.add("n", 1) == 0
+
+
+class Member:
+    """A membership that hears of a change after so many looks."""
+
+    def __init__(self, connected: bool, looks: int = 20) -> None:
+        self.connected = connected
+        self._looks = looks
+
+    @property
+    def change(self) -> Change | None:
+        self._looks -= 1
+        return Change(planned=False, why="loss") if self._looks < 0 else None
+
+
+def reached(server: socket.socket, member: Any) -> object:
+    return reaching.reached("127.0.0.1", server.getsockname()[1], member)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> socket.socket:
+    """One that refuses, at a time when an agent has little patience."""
+    monkeypatch.setattr(reaching, "_PATIENCE_S", 0.1)
+    made = socket.socket()
+    made.bind(("127.0.0.1", 0))
+    return made
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """One whose kernel accepts connections, and that never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_an_agent_that_cannot_reach_a_node_that_lives_says_so(closed: socket.socket) -> None:
+    with pytest.raises(
+        reaching.RendezvousConnectionError, match=r"Connection refused\. Check that"
+    ):
+        reached(closed, Member(connected=True, looks=10**9))
+
+
+def test_one_that_the_keeper_does_not_hear_either_waits_for_its_word(closed: socket.socket) -> None:
+    assert reached(closed, Member(connected=False)) is None
+
+
+def test_an_agent_waits_for_a_store_that_it_has_reached_and_that_is_slow(
+    silent: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that swaps must not end the others' torchruns."""
+
+    def answer_late(*_: object, **__: object) -> None:
+        raise reaching.DistError("timed out")
+
+    monkeypatch.setattr(reaching, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(reaching.torch_private, "open_store", answer_late)
+    assert reached(silent, Member(connected=True)) is None
+
+
+def test_an_agent_whose_first_node_is_frozen_goes_on_when_the_keeper_has_spoken(
+    silent: socket.socket,
+) -> None:
+    """torch waits for an answer without any limit (2.13)."""
+    assert reached(silent, Member(connected=True, looks=3)) is None

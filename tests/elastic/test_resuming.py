@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import BatchSampler, DistributedSampler
 
 from bftrainer_slurm.elastic import resuming
 from bftrainer_slurm.elastic.around import around
@@ -35,19 +35,10 @@ def test_hugging_face_loses_no_sample_and_repeats_less_than_a_global_batch(
     of_rank = [-(-batches // ranks) for ranks in (saved_by, read_by)]
     steps = [-(-one // accumulated) for one in of_rank]
     for made in range(1, steps[0]):
-        place = Place.of(
-            Saved(
-                *(1 + made * accumulated / of_rank[0], steps[0] + made),
-                saved_by if known else None,
-            ),
-            ranks=read_by,
-            batches=batches,
-            steps_in_epoch=steps[1],
-            accumulated=accumulated,
-            steps=3 * steps[1],
-            epochs=3,
-            asked_steps=0,
-        )
+        epoch, ranks = 1 + made * accumulated / of_rank[0], saved_by if known else None
+        now = {"ranks": read_by, "batches": batches, "accumulated": accumulated}
+        now |= {"steps_in_epoch": steps[1], "steps": 3 * steps[1], "epochs": 3, "asked_steps": 0}
+        place = Place.of(Saved(epoch, steps[0] + made, ranks), **now)
         trained = min(batches, made * accumulated * saved_by)
         again = trained - place.batches * read_by
         assert place.epoch == 1
@@ -57,17 +48,17 @@ def test_hugging_face_loses_no_sample_and_repeats_less_than_a_global_batch(
             assert (again, place.last) == (0, 3 * steps[1])
 
 
-@pytest.mark.parametrize("epoch", [1.0, 2.0])
-def test_hugging_face_at_the_end_of_an_epoch_begins_the_next(epoch: float) -> None:
-    numbers = {"ranks": 3, "batches": 120, "steps_in_epoch": 40, "accumulated": 1}
-    place = Place.of(Saved(epoch, int(epoch) * 120), **numbers, steps=80, epochs=2, asked_steps=0)
-    assert (place.epoch, place.batches) == (int(epoch), 0)
-    assert place.last == int(epoch) * 120 + (2 - int(epoch)) * 40
+NUMBERS = {"ranks": 3, "batches": 120, "steps_in_epoch": 40, "accumulated": 1}
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_hugging_face_at_the_end_of_an_epoch_begins_the_next(epoch: int) -> None:
+    place = Place.of(Saved(epoch, epoch * 120), **NUMBERS, steps=80, epochs=2, asked_steps=0)
+    assert (place.epoch, place.batches, place.last) == (epoch, 0, epoch * 120 + (2 - epoch) * 40)
 
 
 def test_hugging_face_makes_as_many_steps_as_were_asked_for() -> None:
-    numbers = {"ranks": 3, "batches": 120, "steps_in_epoch": 40, "accumulated": 1}
-    place = Place.of(Saved(0.5, 60), **numbers, steps=200, epochs=5, asked_steps=200)
+    place = Place.of(Saved(0.5, 60), **NUMBERS, steps=200, epochs=5, asked_steps=200)
     assert (place.epoch, place.batches, place.last) == (0, 20, 200)
     assert place.epochs * 40 - 20 >= 140 > (place.epochs - 1) * 40 - 20
 
@@ -112,11 +103,10 @@ def test_what_torchrun_starts_without_an_srun_is_told_apart_by_its_arguments(
 
 @pytest.mark.torch
 def test_a_stream_has_no_length_and_a_loader_that_of_its_data() -> None:
-    trainings, model = Trainings(), torch.nn.Linear(1, 1)
-    assert trainings.begin(model, iter(range(9)), {})
+    model = torch.nn.Linear(1, 1)
     loaders = [torch.utils.data.DataLoader(range(9), batch_size=size) for size in (1, 3)]
-    first, second = (Trainings().begin(model, loader, {}) for loader in loaders)
-    assert first == second
+    found = [Trainings().begin(model, data, {}) for data in (*loaders, iter(range(9)))]
+    assert found[0] == found[1] != found[2]
 
 
 def test_only_a_complete_checkpoint_of_this_training_is_taken(tmp_path: Path) -> None:
@@ -223,22 +213,60 @@ def test_a_module_is_changed_when_it_is_imported_and_not_before(
     del sys.modules["imported_later"]
 
 
-def untranslated(
-    is_stream: bool = False, counted: bool = False, own_scheduler: bool = False, **options: Any
-) -> str:
-    args = SimpleNamespace(**({"world_size": 3, "max_steps": -1} | options))
-    return " ".join(huggingface.not_counted(args, 1, is_stream, counted, own_scheduler))
+def test_what_is_turned_off_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    for name in resuming.MODULES:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    resuming.install({"BFTRAINER_RESUME": "no"})
+    assert not resuming.counts_samples()
 
 
-def test_hugging_face_says_what_does_not_follow_samples() -> None:
-    assert untranslated() == untranslated(train_sampling_strategy="random") == ""
-    assert "max_steps=300 are steps of 3 ranks now, of 1 before" in untranslated(max_steps=300)
-    stream = untranslated(is_stream=True, max_steps=300)
-    assert "max_steps" in stream
-    assert "the data set is a stream" in stream
-    assert "the data set is a stream" not in untranslated(is_stream=True, counted=True)
-    assert "own scheduler counts steps of 3 ranks" in untranslated(own_scheduler=True)
-    assert "another order of samples" in untranslated(train_sampling_strategy="group_by_length")
+@pytest.mark.parametrize("then", [1, 2, 3, 5])
+@pytest.mark.parametrize("now", [1, 2, 3, 5])
+@pytest.mark.parametrize("accumulated", [1, 4])
+def test_lightning_trains_less_than_a_global_batch_again(
+    then: int, now: int, accumulated: int
+) -> None:
+    for trained in range(0, 60 // then, accumulated):
+        passed = lightning.batches_now(trained, then, now, 60 // now, accumulated)
+        again = trained * then - passed * now
+        assert 0 <= again < now * accumulated
+        assert passed % accumulated == 0
+        assert then != now or again == 0
+
+
+def test_lightning_passes_over_an_epochs_samples_in_that_epoch_alone() -> None:
+    sampler: DistributedSampler[int] = DistributedSampler(range(40), 2, 0)  # type: ignore[arg-type]
+    sampler.set_epoch(3)
+    whole = list(BatchSampler(sampler, 4, drop_last=False))
+    rest = lightning._Rest(sampler, 8, epoch=3)
+    batches = BatchSampler(rest, 4, drop_last=False)  # type: ignore[arg-type]
+    assert list(batches) == whole[2:]
+    assert len(batches) == len(whole)
+    rest.set_epoch(4)
+    assert list(batches) == list(BatchSampler(sampler, 4, drop_last=False)) != whole
+
+
+@pytest.mark.parametrize(
+    ("options", "facts", "said"),
+    [
+        ({}, {}, []),
+        ({"train_sampling_strategy": "random"}, {}, []),
+        ({}, {"is_stream": True, "counted": True}, []),
+        ({"max_steps": 300}, {}, ["max_steps=300 are steps of 3 ranks now, of 1 before"]),
+        ({"max_steps": 300}, {"is_stream": True}, ["max_steps=300", "the data set is a stream"]),
+        ({}, {"own_scheduler": True}, ["the script's own scheduler counts steps of 3 ranks"]),
+        ({"train_sampling_strategy": "group_by_length"}, {}, ["train_sampling_strategy="]),
+    ],
+)
+def test_hugging_face_says_what_does_not_follow_samples(
+    options: dict[str, Any], facts: dict[str, bool], said: list[str]
+) -> None:
+    args = SimpleNamespace(**{"world_size": 3, "max_steps": -1} | options)
+    known = {"is_stream": False, "counted": False, "own_scheduler": False} | facts
+    lines = list(huggingface.not_counted(args, 1, **known))
+    assert len(lines) == len(said)
+    assert all(line.startswith(begins) for line, begins in zip(lines, said, strict=True))
 
 
 @pytest.mark.parametrize(("restores", "forgets"), [(False, True), (True, False)])
@@ -256,81 +284,14 @@ def test_hugging_faces_patience_is_forgotten_unless_callbacks_are_restored(
     assert not huggingface.forgets_patience(trainer("other"))
 
 
-class Sampler(list[int]):
-    """One that gives some ranks their parts."""
-
-    def __init__(self, ranks: int, samples: int) -> None:
-        super().__init__(range(samples))
-        self.num_replicas, self.rank = ranks, 0
-
-
-class Loader:
-    """What our module needs of torchdata's StatefulDataLoader."""
-
-    def __init__(self, ranks: int, samples: int = 240, batch: int = 4) -> None:
-        self.sampler = Sampler(ranks, samples // ranks)
-        self.batch_sampler = SimpleNamespace(batch_size=batch)
-        self._length = samples // (ranks * batch)
-
-    def __len__(self) -> int:
-        return self._length
-
-
-def one_process(ranks: int, batches: int) -> dict[str, Any]:
-    """Return the state that torchdata 0.11 writes in a process without workers."""
-    return {
-        "_index_sampler_state": None,
-        "_sampler_iter_state": {"samples_yielded": batches * 4},
-        "_sampler_iter_yielded": batches,
-        "_num_yielded": batches,
-        "dataset_state": None,
-        "fetcher_state": None,
-        "_iterator_finished": False,
-        "_bftrainer_ranks": ranks,
-    }
-
-
-def with_workers(ranks: int, batches: int) -> dict[str, Any]:
-    """Return the state that it writes where workers load, two batches after their last report."""
-    main = one_process(ranks, batches - 2)
-    workers = {"worker_0": {"worker_id": 0, "dataset_state": None, "fetcher_state": None}}
-    del main["_num_yielded"], main["_bftrainer_ranks"]
-    snapshot = {"_snapshot_step": batches - 2, "_main_snapshot": main, "_worker_snapshots": workers}
-    state = {"_snapshot": snapshot, "_steps_since_snapshot": 2, "_iterator_finished": False}
-    return {**state, "_bftrainer_ranks": ranks}
-
-
-@pytest.mark.parametrize("made", [one_process, with_workers])
-@pytest.mark.parametrize(
-    ("then", "now", "before", "after"),
-    [(1, 3, 30, 10), (1, 3, 31, 10), (3, 1, 10, 30), (3, 2, 10, 15), (1, 3, 60, 20), (2, 2, 7, 7)],
-)
-def test_torchdatas_place_is_read_in_batches_of_these_ranks(
-    made: Callable[[int, int], dict[str, Any]], then: int, now: int, before: int, after: int
-) -> None:
-    state = made(then, before)
-    found = torchdata._placed(Loader(now), state)
-    if then == now:
-        assert found is state
-        return
-    inner = found.get("_snapshot", found)
-    main = inner.get("_main_snapshot", inner)
-    assert inner.get("_snapshot_step", after) == inner.get("_num_yielded", after) == after
-    assert found.get("_steps_since_snapshot", 0) == 0
-    assert main["_sampler_iter_yielded"] == after
-    assert main["_sampler_iter_state"] == {"samples_yielded": after * 4}
-    assert state == made(then, before)  # it may be the script's own
-
-
 def test_torchdatas_place_is_left_alone_where_it_is_not_one_of_batches() -> None:
-    own = one_process(1, 30) | {"dataset_state": {"shard": 7}}
+    loader = SimpleNamespace(sampler=SimpleNamespace(num_replicas=3, rank=0))
+    of_one = {"_num_yielded": 30, "_bftrainer_ranks": 1}
     with pytest.raises(ValueError, match="state of its own"):
-        torchdata._placed(Loader(3), own)
-    for state in ({}, one_process(1, 30) | {"_iterator_finished": True}):
-        assert torchdata._placed(Loader(3), state) is state
-    unknown = one_process(1, 30)
-    del unknown["_bftrainer_ranks"]
-    assert torchdata._placed(Loader(3), unknown) is unknown
+        torchdata._placed(loader, of_one | {"dataset_state": {"shard": 7}})
+    of_three, over = of_one | {"_bftrainer_ranks": 3}, of_one | {"_iterator_finished": True}
+    for state in ({}, {"_num_yielded": 30}, of_three, over):
+        assert torchdata._placed(loader, state) is state
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -339,8 +300,6 @@ def test_torchdatas_place_is_left_alone_where_it_is_not_one_of_batches() -> None
 def test_torchdatas_loader_goes_on_after_the_same_samples(
     monkeypatch: pytest.MonkeyPatch, workers: int, stateful: bool, then: int, now: int, again: int
 ) -> None:
-    pytest.importorskip("torchdata.stateful_dataloader")
-    from torch.utils.data import DistributedSampler
     from torchdata.stateful_dataloader import StatefulDataLoader, stateful_dataloader
     from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
@@ -351,7 +310,8 @@ def test_torchdatas_loader_goes_on_after_the_same_samples(
 
     def loader(ranks: int, rank: int) -> Any:
         sampler = kind(range(240), ranks, rank)
-        return StatefulDataLoader(range(240), 4, sampler=sampler, num_workers=workers)
+        options = {"num_workers": workers, "snapshot_every_n_steps": 3}
+        return StatefulDataLoader(range(240), 4, sampler=sampler, **options)
 
     def numbers(batches: Any, count: int = 99) -> list[int]:
         return [int(one) for _, batch in zip(range(count), batches, strict=False) for one in batch]

@@ -18,8 +18,11 @@ pytestmark = pytest.mark.torch
 EPOCHS, BATCHES = 2, 30  # of all ranks together, in an epoch
 
 
-def _cosine(one: Any, total: int) -> Any:
-    return lr_scheduler.CosineAnnealingLR(one, total)
+_cosine = lr_scheduler.CosineAnnealingLR
+
+
+def _lambda(one: Any, total: int) -> Any:
+    return lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total))
 
 
 MADE: dict[str, Callable[[Any, int], Any]] = {
@@ -92,6 +95,22 @@ def test_the_rate_goes_on_at_the_same_samples(
     assert not resuming.counts_samples()
 
 
+@pytest.mark.parametrize("how", [_lambda, lambda one, _: lr_scheduler.StepLR(one, 5)])
+def test_a_frameworks_scheduler_goes_on_from_the_step_where_it_is_put(how: Any) -> None:
+    whole, put = made(how, 20), made(how, 20)
+    train(whole, 7)
+    assert rates.move(put, 7)
+    assert [train(put, 1) for _ in range(12)] == pytest.approx([train(whole, 1) for _ in range(12)])
+
+
+def test_one_that_follows_a_metric_or_its_last_rate_is_left_alone() -> None:
+    for how in (
+        lambda one, _: lr_scheduler.ReduceLROnPlateau(one),
+        lambda one, _: lr_scheduler.MultiplicativeLR(one, lambda step: 0.9),
+    ):
+        assert not rates.move(made(how, 0), 7)
+
+
 def _left(scheduler: Any, state: dict[str, Any]) -> bool:
     scheduler.load_state_dict(state)
     return rates._step(scheduler) == 30
@@ -136,10 +155,6 @@ def test_what_a_script_gives_shows_whether_it_follows_the_ranks(
 ) -> None:
     found = rates.scaled(numbers, ranks)
     assert found == (None if part is None else pytest.approx(part))
-
-
-def _lambda(one: Any, total: int) -> Any:
-    return lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
 from bftrainer_slurm.elastic.resuming.marks import Read, mark
-from bftrainer_slurm.elastic.resuming.streams import stream_of
+from bftrainer_slurm.elastic.resuming.streams import Stream, stream_of
 
+pytestmark = pytest.mark.torch
 BATCH = 4
 ENDLESS = 10_000
 
@@ -47,7 +48,12 @@ def numbers(ranks: int, batches: int, passed: int, workers: int) -> Counter[int]
     return found
 
 
-@pytest.mark.torch
+def known(loader: Any, ranks: int) -> Stream:
+    found = stream_of(loader, ranks)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("accumulated", [1, 4])
 @pytest.mark.parametrize(("then", "now"), [(1, 3), (3, 1), (2, 3)])
@@ -55,12 +61,8 @@ def test_no_sample_is_left_out_and_few_are_trained_again(
     then: int, now: int, accumulated: int, workers: int
 ) -> None:
     trained = numbers(then, 12, 0, workers)
-    stream = stream_of(shard(then, 0, Numbers(), workers), then)
-    assert stream is not None
-    passed_over = stream.read(12)
-    stream = stream_of(shard(now, 0, Numbers(), workers), now)
-    assert stream is not None
-    passed = stream.batches(passed_over, accumulated)
+    read = known(shard(then, 0, Numbers(), workers), then).read(12)
+    passed = known(shard(now, 0, Numbers(), workers), now).batches(read, accumulated)
     assert passed is not None
     assert passed % accumulated == 0
     after = numbers(now, 24 // now, passed, workers)
@@ -72,17 +74,14 @@ def test_no_sample_is_left_out_and_few_are_trained_again(
         assert own == list(range(worker, worker + len(own) * copies, copies))
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("split", [False, True])
 def test_where_rank_0_reads_for_all_its_worker_processes_change_nothing(split: bool) -> None:
-    loader = DataLoaderDispatcher(Numbers(), split, batch_size=BATCH, num_workers=2)
-    stream = stream_of(loader, 3)
-    assert stream is not None
-    assert stream.read(5).samples == (5 * BATCH if split else 15 * BATCH)
-    fewer = DataLoaderDispatcher(Numbers(), split, batch_size=BATCH, num_workers=1)
-    other = stream_of(fewer, 3)
-    assert other is not None
-    assert other.batches(stream.read(5), 1) is None  # they read it in another order
+    two, one = (
+        known(DataLoaderDispatcher(Numbers(), split, batch_size=BATCH, num_workers=workers), 3)
+        for workers in (2, 1)
+    )
+    assert two.read(5).samples == (5 * BATCH if split else 15 * BATCH)
+    assert one.batches(two.read(5), 1) is None  # they read it in another order
 
 
 class Shuffled(Numbers):
@@ -90,7 +89,6 @@ class Shuffled(Numbers):
         self.generator = torch.Generator()
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize(
     ("loader", "ranks"),
     [
@@ -100,13 +98,7 @@ class Shuffled(Numbers):
         (shard(3, 0, Shuffled()), 3),
         (shard(1, 0, Shuffled()), 1),
     ],
-    ids=[
-        "a loader that the script has made",
-        "a part of the stream for each rank",
-        "a stream of batches",
-        "its order is seeded on several ranks",
-        "and not on one",
-    ],
+    ids=["the script's loader", "a part for each rank", "of batches", "seeded", "not seeded"],
 )
 def test_it_is_not_known_where_the_order_may_depend_on_the_ranks(loader: Any, ranks: int) -> None:
     assert stream_of(loader, ranks) is None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +14,9 @@ import pytest
 from bftrainer_slurm.elastic import saving
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
-from scripts.benchkit.steps import Step
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import ARRAY, Agents, started_agents, steps_in
-
-SCRIPT = Path(__file__).with_name("when_told.py")
+from tests.elastic.agents import ARRAY, started_agents, steps_in
 
 
 class Clock:
@@ -36,9 +31,14 @@ def memory() -> Memory:
     return Memory.made()
 
 
-@pytest.mark.parametrize("why", ["join", "leave", "loss", "failure"])
-def test_a_script_that_does_not_save_when_told_is_ended_at_once(memory: Memory, why: str) -> None:
-    assert Asking(memory, 2.0).is_over(why, planned=True)
+@pytest.mark.parametrize(
+    ("why", "savers"), [("join", 0), ("leave", 0), ("loss", 1), ("failure", 1)]
+)
+def test_a_script_that_does_not_save_when_told_or_has_lost_a_peer_is_ended_at_once(
+    memory: Memory, why: str, savers: int
+) -> None:
+    memory.present.savers = savers
+    assert Asking(memory, 2.0).is_over(why, planned=savers == 0)
     assert not memory.present.asked
 
 
@@ -54,13 +54,6 @@ def test_one_that_does_is_asked_and_ended_when_all_its_processes_have(
     assert not asking.is_over(why, planned=True)
     memory.saved[1] = True
     assert asking.is_over(why, planned=True)
-
-
-@pytest.mark.parametrize("why", ["loss", "failure"])
-def test_it_is_not_asked_where_a_peer_is_gone_already(memory: Memory, why: str) -> None:
-    memory.present.savers = 1
-    assert Asking(memory, 2.0).is_over(why, planned=False)
-    assert not memory.present.asked
 
 
 def test_one_that_takes_too_long_is_ended(memory: Memory) -> None:
@@ -161,6 +154,14 @@ elastic.must_save()
 os.kill(0, signal.SIGTERM)
 elastic.saved()
 """
+SAVED_BEFORE_IT_IS_TOLD = """
+import atexit, os, signal, threading
+atexit.register(print, "at exit")
+elastic.must_save()
+print("in a buffer", end="; ")
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+elastic.saved()
+"""
 LOADS_WHILE_IT_SAVES = """
 import os, signal
 from torch.utils.data import DataLoader
@@ -178,125 +179,64 @@ print(len(list(batches)), elastic.must_save())
     [
         (POOLS, "all have ended\n"),
         (HELPER_AT_EXIT, f"ended by {-signal.SIGTERM}\n"),
+        (SAVED_BEFORE_IT_IS_TOLD, "in a buffer; at exit\n"),
         (LOADS_WHILE_IT_SAVES, "39 True\n"),
     ],
-    ids=["a pool of processes", "a program at its end", "a DataLoader's worker, and no other's"],
+    ids=["a pool of processes", "a program at its end", "itself", "a DataLoader's worker"],
 )
-def test_what_a_process_that_saves_has_started_ends_when_it_tells_it_to(
+def test_what_a_process_that_saves_has_started_ends_when_it_tells_it_to_and_as_python_ends(
     memory: Memory, script: str, printed: str
 ) -> None:
     ended = run(script, 1, memory)
     assert ended.stdout == printed, ended.stderr
 
 
-@pytest.fixture
-def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
-    with started_agents(keeper, tmp_path / "trainer", SCRIPT) as running:
-        running.own(3)
-        yield running
-
-
-def trained(folder: Path) -> list[int]:
-    """The steps of the training, each as often as a generation has trained it."""
-    by_generation = {(step.number, step.world) for step in steps_in(folder)}
-    return sorted(number for number, _ in by_generation)
-
-
-def consecutive(steps: list[Step]) -> bool:
-    numbers = [step.number for step in steps]
-    return all(after == before + 1 for before, after in itertools.pairwise(numbers))
-
-
 @pytest.mark.torch
-def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents) -> None:
-    agents.start(1, 2, BFTRAINER_GRACE="100")
-    agents.wait_for_world(2, 1, 2)
-    agents.start(3, BFTRAINER_GRACE="100")
-    agents.wait_for_world(3, 1, 2, 3)
-    agents.part(2)
-    agents.wait_for_world(2, 1, 3)
-    agents.signal(1, signal.SIGTERM)
-    agents.wait_for_world(1, 3)
-    agents.print_pauses("saved when told", 3)
-    assert agents.processes[1].wait(120) != 0
-    agents.wait_for_steps(3)
-    assert consecutive(agents.steps(3))
-    numbers = trained(agents.folder)
-    assert numbers == list(range(1, numbers[-1] + 1))
-
-
-@pytest.mark.torch
-def test_a_process_that_has_saved_ends_as_python_ends(keeper: Keeper, tmp_path: Path) -> None:
-    with started_agents(keeper, tmp_path, Path(__file__).with_name("when_told.py")) as agents:
-        agents.own(3)
-        agents.start(1, BFTRAINER_GRACE="100")
-        agents.wait_for_steps(1)
-        agents.start(2, BFTRAINER_GRACE="100")  # one process saves at a join
-        agents.wait_for_world(2, 1, 2)
-        agents.wait_for_steps(2)
-        agents.signal(1, signal.SIGTERM)  # another one at a reclaim
-        agents.wait_for_world(1, 2)
-        ended = [path for path in tmp_path.glob("n[12].*") if path.suffix != ".log"]
-        living = f".{agents.steps(2)[-1].process}"
-        for log in ended:
-            if log.suffix != living:
-                results = tmp_path / f"results-{log.stem}-{log.suffix[1:]}"
-                steps = [line.split()[2] for line in log.read_text().splitlines()]
-                assert results.read_text().splitlines() == [*steps, "at exit"]
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("reclaimed", [False, True])
-def test_those_that_stay_wait_until_one_that_leaves_has_saved(
-    agents: Agents, reclaimed: bool
+def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(
+    keeper: Keeper, tmp_path: Path
 ) -> None:
-    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="100")
-    agents.wait_for_steps(1)
-    agents.start(2, SAVE_S="3", BFTRAINER_GRACE="100")
-    agents.wait_for_world(2, 1, 2)
-    agents.wait_for_steps(2)
-    if reclaimed:
-        agents.signal(1, signal.SIGTERM)
-    else:
-        agents.keeper.client.part(ARRAY, [1])
-    agents.wait_for_world(1, 2)
-    agents.wait_for_steps(2)
-    numbers = trained(agents.folder)
-    assert numbers == list(range(1, numbers[-1] + 1))
-
-
-@pytest.mark.torch
-def test_one_that_stays_waits_for_each_one_that_is_reclaimed(agents: Agents) -> None:
-    """Of two that are reclaimed at the same time, one has nothing to save, and ends at once."""
-    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="100")
-    agents.wait_for_steps(1)
-    agents.start(2, 3, SAVE_S="3", BFTRAINER_GRACE="100")
-    agents.wait_for_world(3, 1, 2, 3)
-    agents.wait_for_steps(3)
-    for task in (1, 2):
-        agents.signal(task, signal.SIGTERM)
-    agents.wait_for_world(1, 3)
-    agents.wait_for_steps(3)
-    numbers = trained(agents.folder)
-    assert numbers == list(range(1, numbers[-1] + 1))
-
-
-@pytest.mark.torch
-def test_a_node_is_lost_and_the_others_begin_again(agents: Agents) -> None:
-    agents.train_on(1, 2)
-    agents.wait_for_steps(1)
-    agents.kill(2)
-    agents.wait_for_world(1, 1)
-    wait_until(lambda: "n2 was lost" in agents.log(1))
-    lost = max(step.number for step in agents.steps(1) if step.world == 2)
-    found = re.search(
-        r"^bftrainer: n2 was lost: 1 node; ([\d,]+) steps \(([\d,]+) samples\) were lost; "
-        r"training stood still for [\d.]+ s; ",
-        agents.log(1),
-        re.MULTILINE,
-    )
-    assert found is not None, agents.log(1)
-    print(found[0])
-    steps, samples = (int(number.replace(",", "")) for number in found.groups())
+    """Who leaves is each time the one that saves, for three seconds."""
+    slow = {"SAVE_S": "3", "BFTRAINER_GRACE": "100"}
+    with started_agents(keeper, tmp_path / "trainer") as agents:
+        agents.own(3)
+        agents.start(1, **slow)
+        agents.wait_for_steps(1)
+        agents.start(2, 3, **slow)
+        agents.wait_for_world(3, 1, 2, 3)
+        agents.wait_for_steps(3)
+        keeper.client.part(ARRAY, [1])
+        agents.wait_for_world(2, 2, 3)
+        agents.wait_for_steps(3)
+        agents.signal(2, signal.SIGTERM)
+        agents.wait_for_world(1, 3)
+        assert agents.processes[2].wait(120) != 0
+        agents.start(4, 5, **slow)
+        agents.wait_for_world(3, 3, 4, 5)
+        agents.wait_for_steps(5)
+        for task in (3, 4):  # one of them has nothing to save, and ends at once
+            agents.signal(task, signal.SIGTERM)
+        agents.wait_for_world(1, 5)
+        agents.wait_for_steps(5)
+        for task in range(1, 6):
+            numbers = [step.number for step in agents.steps(task)]
+            assert numbers == list(range(numbers[0], numbers[-1] + 1)), f"n{task}"
+        numbers = sorted({step.number for step in steps_in(agents.folder)})
+        assert numbers == list(range(1, numbers[-1] + 1))
+        agents.start(6, **slow)
+        agents.wait_for_world(2, 5, 6)
+        agents.wait_for_steps(6)
+        agents.kill(6)
+        agents.wait_for_world(1, 5)
+        wait_until(lambda: "n6 was lost" in agents.log(5))
+        saved = int((agents.folder / "checkpoint").read_text())
+        lost = max(step.number for step in agents.steps(6)) - saved
+        found = re.search(
+            r"^bftrainer: n6 was lost: 1 node; (\d+) steps \((\d+) samples\) were lost; "
+            r"training stood still for [\d.]+ s; ",
+            agents.log(5),
+            re.MULTILINE,
+        )
+    assert found is not None
+    steps, samples = map(int, found.groups())
     assert steps in {lost, lost + 1}  # it reports a step before it writes its log
     assert samples == 8 * steps  # they are trained again by one rank

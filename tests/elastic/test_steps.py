@@ -1,27 +1,31 @@
+"""How a script's steps and samples are counted; what it is told that begins again or goes on."""
+
 from __future__ import annotations
 
 import os
-import sys
 import time
 import timeit
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
+from torch.optim import Optimizer, optimizer
+from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-from bftrainer_slurm.controller.observe.reports import read_report
+from bftrainer_slurm.controller.observe.reports import Report, read_report
 from bftrainer_slurm.elastic import beginning, resuming, saving, steps
 from bftrainer_slurm.elastic import memory as memories
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory, StepCounts
 from bftrainer_slurm.elastic.progress import Era, measures
-from bftrainer_slurm.elastic.steps import Steps
+from bftrainer_slurm.elastic.steps import Steps, of_this_process, samples_in
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
 pytestmark = pytest.mark.torch
 
-NODES = frozenset({(1, "n1")})
+BEGUN = Era(1, frozenset({(1, "n1")}), StepCounts(0, None, 0, 0))
+X = torch.zeros(8, 3)
 
 
 @pytest.fixture
@@ -43,44 +47,45 @@ def test_the_agent_reads_what_its_worker_counts(memory: Memory) -> None:
     assert begun_s <= said.first_s <= said.last_s <= time.monotonic()
 
 
-def test_the_next_process_goes_on_from_the_counts_of_the_one_before(memory: Memory) -> None:
-    Steps(memory).by_script(32)
-    last_s = memory.read().last_s
+def test_the_next_process_goes_on_from_the_counts_and_a_repeated_step_is_no_progress(
+    memory: Memory,
+) -> None:
+    first = Steps(memory)
+    for number in (1, 2, 3):
+        first.by_script(8, number)
+    before = memory.read()
+    assert before.lost == 0
     memory.begin()
     assert memory.read().first_s == 0.0
-    Steps(memory).by_script(32)
-    said = memory.read()
-    assert (said.steps, said.samples) == (2, 64.0)
-    assert said.first_s >= last_s
+    restarted = Steps(memory)
+    for number in (2, 3, 4):
+        restarted.by_script(8, number)
+    now = memory.read()
+    assert (now.steps, now.samples) == (4, 32)
+    assert (now.lost, now.lost_samples) == (2, 16)
+    assert before.last_s <= now.again_s <= now.first_s
 
 
-def test_samples_that_are_not_told_make_all_samples_unknown(memory: Memory) -> None:
+def test_what_is_not_told_is_not_known(memory: Memory) -> None:
     steps.step(samples=32)
+    assert memory.read().lost is None, "no step had a number"
     steps.step()
     assert (memory.read().steps, memory.read().samples) == (2, None)
 
 
-def test_only_the_first_process_of_a_node_counts(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("LOCAL_RANK", "1"), ("BFTRAINER_ELEMENT", None), (VARIABLE, "/proc/self/fd/nowhere")],
+    ids=["not the node's first", "outside an element", "its agent is gone"],
+)
+def test_a_process_that_is_not_to_count_does_nothing(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, variable: str, value: str | None
 ) -> None:
-    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.delenv(variable, raising=False)
+    if value is not None:
+        monkeypatch.setenv(variable, value)
     steps.step(samples=32)
     assert memory.read().steps == 0
-
-
-def test_outside_an_element_nothing_happens(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BFTRAINER_ELEMENT")
-    steps.step(samples=32)
-    assert memory.read().steps == 0
-
-
-def test_a_memory_that_is_gone_does_not_hurt(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, "/proc/self/fd/nowhere")
-    steps.step(samples=32)
 
 
 def test_a_process_that_no_torchrun_has_started_is_told_once_that_nobody_counts(
@@ -95,6 +100,7 @@ def test_a_process_that_no_torchrun_has_started_is_told_once_that_nobody_counts(
 def test_an_agent_and_a_worker_of_two_versions_do_without_and_say_so_once(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    assert memories.version_of(memories.Counts) != memories.version_of(memories.Past)
     monkeypatch.setattr(memories, "VERSION", b"bftrainer-steps-00000000")
     for _ in range(3):
         steps.step(samples=32)
@@ -103,57 +109,35 @@ def test_an_agent_and_a_worker_of_two_versions_do_without_and_say_so_once(
     assert memory.read() == Memory.made().read()
 
 
-def test_a_layout_of_before_there_were_versions_is_left_alone(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = os.memfd_create("before")
-    os.ftruncate(before, 256 * 4096)
-    monkeypatch.setenv(VARIABLE, f"/proc/self/fd/{before}")
-    steps.step(samples=32)
-    assert not saving.must_save()
-    assert not any(os.pread(before, 256 * 4096, 0))
-
-
-def test_a_layout_with_one_more_number_has_another_version() -> None:
-    assert memories.version_of(memories.Counts) != memories.version_of(memories.Past)
-
-
 def test_processes_that_are_in_no_group_together_train_alone(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = Steps(memory)
-    counted.by_optimizer("one")
+    Steps(memory).by_optimizer("one")
     assert not memory.read().alone  # it is the only process
     monkeypatch.setenv("WORLD_SIZE", "3")
     counted = Steps(memory)
     counted.by_optimizer("one")
-    assert memory.read().alone
-    assert measures(Era(1, NODES, memory.read()), memory.read())["alone"] == 1.0
+    assert measures(BEGUN, memory.read())["alone"] == 1.0
     monkeypatch.setattr(steps, "_world", lambda: 3)
     counted.by_optimizer("one")
     assert not memory.read().alone
 
 
-def test_an_optimizer_alone_counts_every_time(memory: Memory) -> None:
-    counted = Steps(memory)
-    for _ in range(3):
-        counted.by_optimizer("one")
-    assert (memory.read().steps, memory.read().samples) == (3, None)
-
-
-@pytest.mark.parametrize("turns", [["one", "other"], ["one", "other", "third"]])
-def test_optimizers_that_take_turns_count_once_a_round(memory: Memory, turns: list[str]) -> None:
-    counted = Steps(memory)
-    for optimizer in turns * 4:
-        counted.by_optimizer(optimizer)
-    assert memory.read().steps == 4
-
-
-def test_an_optimizer_that_takes_over_goes_on_counting(memory: Memory) -> None:
-    counted = Steps(memory)
-    for optimizer in ["warm-up"] * 3 + ["main"] * 4:
-        counted.by_optimizer(optimizer)
-    assert memory.read().steps == 6  # the first of the new one may as well be another of the old
+@pytest.mark.parametrize(
+    ("turns", "counted"),
+    [
+        (["one"] * 3, 3),
+        (["one", "other"] * 4, 4),
+        (["one", "other", "third"] * 4, 4),
+        (["warm-up"] * 3 + ["main"] * 4, 6),  # its first step may as well be another of the old
+    ],
+    ids=["alone", "two take turns", "three", "one takes over"],
+)
+def test_optimizers_count_once_a_round(memory: Memory, turns: list[str], counted: int) -> None:
+    process = Steps(memory)
+    for one in turns:
+        process.by_optimizer(one)
+    assert (memory.read().steps, memory.read().samples) == (counted, None)
 
 
 def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
@@ -188,104 +172,215 @@ def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
     assert cost_s < 1e-4  # 1 % of a step, at 100 steps/s
 
 
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The samples of each batch that torch's loaders have told."""
+    iterator = dataloader._BaseDataLoaderIter
+    monkeypatch.setattr(iterator, "__next__", iterator.__next__)
+    monkeypatch.setattr(optimizer, "register_optimizer_step_post_hook", lambda hook: None)
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
+    found: list[int] = []
+    monkeypatch.setattr(of_this_process(), "given", found.append)
+    steps.count()
+    yield found
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [X, (X, X[0]), [X], {"input_ids": X}, {"ids": ["a", "b"], "x": {"deep": X}}, ("text", X)],
+)
+def test_a_batch_has_as_many_samples_as_its_first_tensor(batch: object) -> None:
+    assert samples_in(batch) == 8
+
+
+@pytest.mark.parametrize("batch", [None, 3, "text", [], {}, torch.tensor(1.0)])
+def test_where_there_is_none_the_samples_are_not_known(batch: object) -> None:
+    assert samples_in(batch) == 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_each_batch_of_a_loader_is_told_but_for_validation(given: list[int], workers: int) -> None:
+    for trains in (True, False):
+        with torch.set_grad_enabled(trains):
+            list(DataLoader(TensorDataset(torch.zeros(20, 3)), 8, num_workers=workers))
+    assert given == [8, 8, 4]
+
+
+SAMPLES = {
+    "what was given since the last step": ("back " + 3 * "given given step ", (3, 8 * 3)),
+    "the last batch before the first step, where gradients come in another way": (
+        5 * "given " + "step given step given",
+        (2, 4 * 2),
+    ),
+    "none in a step that only makes an optimizer's state": ("still given step", (1, 4)),
+    # The second time as torch.distributed.checkpoint does where it saves.
+    "a warm-up's first step, whose rate is 0": (2 * "given back still still ", (2, 4 * 2)),
+}
+
+
+@pytest.mark.parametrize(("events", "counted"), SAMPLES.values(), ids=SAMPLES)
+def test_a_step_counts(events: str, counted: tuple[int, int]) -> None:
+    memory = Memory.made()
+    process, one = Steps(memory), torch.optim.AdamW([torch.zeros(1)])
+    for event in events.split():
+        match event:
+            case "given":
+                process.given(4)
+            case "back":
+                process.passes_back()
+            case "step" | "still":
+                one.param_groups[0]["lr"] = 0.1 if event == "step" else 0.0
+                process.by_optimizer(one)
+    assert (memory.read().steps, memory.read().samples) == counted
+
+
+@pytest.mark.usefixtures("given")
+@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize("skipped", [0, 4])
+def test_batches_that_are_skipped_at_the_beginning_are_not_trained(
+    monkeypatch: pytest.MonkeyPatch, skipped: int, accumulated: int
+) -> None:
+    """As a script does that goes on in the middle of an epoch."""
+    memory = Memory.made()
+    process = Steps(memory)
+    monkeypatch.setattr(steps, "_steps", process)
+    model = torch.nn.Linear(3, 1)
+    for number, (x,) in enumerate(DataLoader(TensorDataset(torch.zeros(32, 3)), batch_size=4)):
+        if number >= skipped:
+            model(x).sum().backward()
+            if (number + 1) % accumulated == 0:
+                process.by_optimizer(model)
+    assert memory.read().samples == 32 - 4 * skipped
+
+
+def reported(now: StepCounts) -> Report:
+    """What the controller reads of a generation that began 10 s after the first step."""
+    told = measures(replace(BEGUN, before=StepCounts(9, None, 1, 10)), now)
+    note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
+    found = read_report(NumberedNote(1, 5.0, note), 4)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(("first_s", "pause_s", "again_s"), [(70, 60, 50), (7300, 3600, 3590)])
 def test_the_controller_believes_a_pause_of_hours_too(
     first_s: float, pause_s: float, again_s: float
 ) -> None:
-    era = Era(2, NODES, StepCounts(9, None, 1, 10))
-    told = measures(era, StepCounts(10, None, first_s, first_s, lost=3, again_s=20))
-    report = read_report(
-        NumberedNote(1, 5.0, Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))), 4
-    )
-    assert report is not None
+    report = reported(StepCounts(10, None, first_s, first_s, lost=3, again_s=20))
     assert (report.steps, report.pause_s, report.again_s) == (10, pause_s, again_s)
 
 
-def train(memory: Memory, optimizer: torch.optim.Optimizer) -> None:
-    """Train two steps in what is a new process to the memory."""
-    process = Steps(memory)
-    for _ in range(2):
-        process.by_optimizer(optimizer)
-    memory.begin()
+@pytest.mark.parametrize(
+    ("from_start", "unsaved_s", "other_ranks"), [(2, None, None), (0, 40.0, None), (0, 40.0, 1.0)]
+)
+def test_the_controller_believes_what_a_change_loses(
+    from_start: int, unsaved_s: float | None, other_ranks: float | None
+) -> None:
+    now = StepCounts(9, None, 100, 150, from_start=from_start, kept_s=110)
+    report = reported(replace(now, other_ranks=bool(other_ranks)))
+    told_of = (report.from_start, report.unsaved_s, report.other_ranks)
+    assert told_of == (from_start, unsaved_s, other_ranks)
 
 
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("_watching", False),
-        ("_loaded_optimizer", False),
-        ("_newest_file_s", 0.0),
-        ("_emptied", {}),
-    ):
-        monkeypatch.setattr(beginning, name, value)
-    monkeypatch.setattr(resuming, "helping", set())
-    monkeypatch.setattr(torch, "save", torch.save)
-    monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", _LOADS)
-    beginning.watch()
-
-
-_LOADS = torch.optim.Optimizer.load_state_dict
-
-
-def made_optimizer() -> torch.optim.Optimizer:
+def made_optimizer() -> Optimizer:
     """One with a state."""
     weights = torch.nn.Parameter(torch.ones(1))
     weights.grad = torch.ones(1)
-    optimizer = torch.optim.SGD([weights], lr=0.1, momentum=0.9)
-    optimizer.step()
-    return optimizer
+    made = torch.optim.SGD([weights], lr=0.1, momentum=0.9)
+    made.step()
+    return made
 
 
-@pytest.mark.usefixtures("watched")
-def test_a_script_that_begins_again_at_each_change_is_told_so_once(
-    memory: Memory, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for lives, told in ((1, 0), (2, 0), (3, 1), (4, 0)):
-        train(memory, made_optimizer())
-        said = capfd.readouterr().err.count("has begun at step 0 again")
-        assert said == told, f"life {lives}"
+def goes_on(one: Optimizer) -> None:
+    one.load_state_dict(one.state_dict())
 
 
-@pytest.mark.usefixtures("watched")
-def test_an_empty_state_that_an_optimizer_loads_is_no_checkpoint(
-    memory: Memory, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """As accelerate has each optimizer load its own, to move it to the device."""
-    for _ in range(3):
-        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
-        optimizer.load_state_dict(optimizer.state_dict())
-        train(memory, optimizer)
-    assert capfd.readouterr().err.count("has begun at step 0 again") == 1
+Live = Callable[..., str]
 
 
-@pytest.mark.usefixtures("watched")
-def test_the_controller_is_told_how_often_in_a_row_a_script_began_again(memory: Memory) -> None:
-    def told() -> float | None:
+@pytest.fixture
+def live(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Live:
+    """Trains two steps on so many ranks as a new process does; returns what the script is told."""
+    save, load = torch.save, Optimizer.load_state_dict
+    monkeypatch.setattr(resuming, "helping", set())
+
+    def live(does_first: Callable[[Optimizer], object] = lambda one: None, ranks: int = 1) -> str:
+        new = {"_watching": False, "_loaded_optimizer": False, "_newest_file_s": 0.0}
+        for name, value in {**new, "_emptied": {}}.items():
+            monkeypatch.setattr(beginning, name, value)
+        monkeypatch.setattr(torch, "save", save)
+        monkeypatch.setattr(Optimizer, "load_state_dict", load)
+        monkeypatch.setattr(steps, "_world", lambda: ranks)
+        memory.begin()
+        beginning.watch()
+        does_first(one := made_optimizer())
         process = Steps(memory)
-        process.by_optimizer(optimizer)
-        measured = measures(Era(1, NODES, StepCounts(0, None, 0, 0)), memory.read())
+        for _ in range(2):
+            process.by_optimizer(one)
+        return capfd.readouterr().err
+
+    return live
+
+
+def loads_nothing(folder: Path) -> None:
+    """As accelerate has each optimizer load its own state, to move it to the device."""
+    goes_on(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1))
+
+
+AGAIN, NEVER = [0, 0, 1, 0], [0, 0, 0, 0]  # times that it is told, life by life
+LIVES: dict[str, tuple[Callable[[Path], object], list[int]]] = {
+    "nothing": (lambda folder: None, AGAIN),
+    "an optimizer's empty state": (loads_nothing, AGAIN),
+    "a model that it fine-tunes": (lambda folder: torch.load(folder / "model.pt"), AGAIN),
+    "what Python writes as it imports": (lambda folder: (folder / "m.pyc").read_bytes(), AGAIN),
+    "an optimizer's state": (lambda folder: goes_on(made_optimizer()), NEVER),
+    "a file that torch saved": (lambda folder: torch.load(folder / "snapshot.pt"), NEVER),
+    "any other file of this training": (lambda folder: (folder / "step").read_bytes(), NEVER),
+}
+
+
+@pytest.mark.parametrize(("loads", "told"), LIVES.values(), ids=LIVES)
+def test_a_script_that_begins_again_at_each_change_is_told_so_once_whose_processes_load(
+    live: Live,
+    memory: Memory,
+    tmp_path: Path,
+    loads: Callable[[Path], object],
+    told: list[int],
+) -> None:
+    names = ("model.pt", "snapshot.pt", "step", "m.pyc")
+    for path in (files := [tmp_path / name for name in names]):
+        torch.save({"step": 7}, path)
+        os.utime(path, (memory.made_s - 60, memory.made_s - 60))  # an earlier job's
+    for of_life in told:
+        said = live(lambda one: loads(tmp_path))
+        assert said.count("has begun at step 0 again") == of_life
+        for path in files[1:]:
+            torch.save({"step": 7}, path)
+
+
+def test_the_controller_is_told_how_often_in_a_row_a_script_began_again(
+    live: Live, memory: Memory
+) -> None:
+    told = []
+    for does_first in (lambda one: None,) * 3 + (goes_on,):
+        live(does_first)
+        told.append(measures(BEGUN, memory.read()).get("from_start"))
         memory.begin()
         assert memory.read().from_start is None, "the next process has not begun"
-        return measured.get("from_start")
-
-    optimizer = made_optimizer()
-    assert [told() for _ in range(3)] == [None, 1, 2]
-    optimizer.load_state_dict(optimizer.state_dict())
-    assert told() == 0
+    assert told == [None, 1, 2, 0]
 
 
-@pytest.mark.usefixtures("watched")
 def test_the_controller_is_told_what_was_trained_since_a_checkpoint(
-    memory: Memory, tmp_path: Path
+    live: Live, memory: Memory, tmp_path: Path
 ) -> None:
-    optimizer = made_optimizer()
-    optimizer.load_state_dict(optimizer.state_dict())
+    live(goes_on)
     process = steps.of_this_process()
-    era = Era(1, NODES, StepCounts(0, None, 0, 0))
 
     def unsaved_s() -> float | None:
-        process.by_optimizer(optimizer)
-        return measures(era, memory.read()).get("unsaved_s")
+        process.by_optimizer("one")
+        return measures(BEGUN, memory.read()).get("unsaved_s")
 
     assert unsaved_s() is None, "it may save in another way"
     torch.save({"step": 1}, tmp_path / "snapshot.pt")
@@ -296,183 +391,76 @@ def test_the_controller_is_told_what_was_trained_since_a_checkpoint(
     assert unsaved_s() is None, "it saves when its agent asks"
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.usefixtures("live")
 def test_the_number_of_a_process_s_first_step_says_that_it_goes_on(memory: Memory) -> None:
     for first in (1, 1, 5):
+        memory.begin()
         process = Steps(memory)
         process.by_optimizer(made_optimizer())  # it loads in a way that is not seen
         process.by_script(32, first)
-        told = memory.read().from_start
-        memory.begin()
-    assert told == 0
+    assert memory.read().from_start == 0
 
 
-@pytest.mark.parametrize(
-    ("from_start", "unsaved_s", "other_ranks"), [(2, None, None), (0, 40.0, None), (0, 40.0, 1.0)]
-)
-def test_the_controller_believes_what_a_change_loses(
-    from_start: int, unsaved_s: float | None, other_ranks: float | None
-) -> None:
-    counted = StepCounts(9, None, 100, 150, from_start=from_start, kept_s=110)
-    now = replace(counted, other_ranks=bool(other_ranks))
-    told = measures(Era(2, NODES, StepCounts(9, None, 1, 10)), now)
-    note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
-    report = read_report(NumberedNote(1, 5.0, note), 4)
-    assert report is not None
-    told_of = (report.from_start, report.unsaved_s, report.other_ranks)
-    assert told_of == (from_start, unsaved_s, other_ranks)
-
-
-@pytest.mark.usefixtures("watched")
-@pytest.mark.parametrize("how", ["optimizer", "file", "text"])
-def test_a_script_that_goes_on_is_told_nothing(
-    memory: Memory, capfd: pytest.CaptureFixture[str], tmp_path: Path, how: str
-) -> None:
-    optimizer = made_optimizer()
-    if how == "optimizer":
-        optimizer.load_state_dict(optimizer.state_dict())
-    for life in range(4):
-        beginning.watch()
-        if how == "file" and life:
-            torch.load(tmp_path / "snapshot.pt")
-        if how == "text" and life:
-            assert (tmp_path / "step").read_text() == "7"
-        train(memory, optimizer)
-        torch.save({"step": 7}, tmp_path / "snapshot.pt")
-        (tmp_path / "step").write_text("7")
-    assert memory.read().from_start is None, "of the next process"
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("watched")
-def test_a_model_that_is_fine_tuned_is_no_checkpoint(
-    memory: Memory, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    torch.save({"weights": 7}, tmp_path / "model.pt")
-    os.utime(tmp_path / "model.pt", (memory.made_s - 60, memory.made_s - 60))
-    for _ in range(3):
-        beginning.watch()
-        torch.load(tmp_path / "model.pt")
-        train(memory, made_optimizer())
-    assert "has begun at step 0 again" in capfd.readouterr().err
-
-
-@pytest.mark.usefixtures("watched")
-def test_what_python_writes_as_it_imports_is_no_checkpoint(
-    memory: Memory, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for _ in range(3):
-        beginning.watch()
-        (tmp_path / "model.cpython-311.pyc").touch()
-        (tmp_path / "model.cpython-311.pyc").read_bytes()
-        train(memory, made_optimizer())
-    assert "has begun at step 0 again" in capfd.readouterr().err
-
-
-@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize(
     ("mode", "rows", "told"),
     [("w", "", [0, 1, 0]), ("a", "", [0, 0, 0]), ("w", "all of it", [0, 0, 0])],
 )
 def test_a_file_that_loses_what_was_written_as_it_trained_is_told_once(
-    memory: Memory,
-    capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    mode: str,
-    rows: str,
-    told: list[int],
+    live: Live, memory: Memory, tmp_path: Path, mode: str, rows: str, told: list[int]
 ) -> None:
     """One that is written whole at each start loses nothing, nor does one of an earlier job."""
     path = tmp_path / "results.txt"
     path.write_text("of an earlier job")
     os.utime(path, (memory.made_s - 60, memory.made_s - 60))
-    optimizer = made_optimizer()
-    optimizer.load_state_dict(optimizer.state_dict())
-    for of_life in told:
-        beginning._emptied.clear()
-        beginning.watch()
+
+    def begins(one: Optimizer) -> None:
+        goes_on(one)
         with path.open(mode) as file:
             file.write(rows)
-        train(memory, optimizer)
+
+    for of_life in told:
+        said = live(begins)
         path.write_text(rows or "step 7: 0.3")
-        line = f"has begun {path} anew as it started again"
-        assert capfd.readouterr().err.count(line) == of_life
+        assert said.count(f"has begun {path} anew as it started again") == of_life
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(
+    ("helping", "rate", "told", "is_off"),
+    [
+        (set(), 0.1, 1, False),
+        (set(), 0.05, 1, True),
+        ({"rates"}, 0.05, 1, False),
+        ({"lightning"}, 0.05, 0, False),
+    ],
+    ids=["a rate that never changes", "one that does", "ours moves it", "ours counts samples"],
+)
 def test_another_number_of_ranks_is_told_once_what_it_means(
-    memory: Memory, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    optimizer = made_optimizer()
-    train(memory, optimizer)
-    optimizer.load_state_dict(optimizer.state_dict())
-    for ranks, told in ((1, 0), (3, 1), (2, 0)):
-        monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
-        train(memory, optimizer)
-        said = capfd.readouterr().err
-        assert said.count("3 ranks go on where 1 had trained") == told, f"{ranks} ranks"
-
-
-@pytest.mark.usefixtures("watched")
-@pytest.mark.parametrize("helped", [True, False])
-def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
+    live: Live,
     memory: Memory,
-    capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    helped: bool,
+    helping: set[str],
+    rate: float,
+    told: int,
+    is_off: bool,
 ) -> None:
-    monkeypatch.setattr(resuming, "helping", {"lightning"} if helped else set())
-    optimizer = made_optimizer()
-    for ranks in (2, 3):
-        monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
-        train(memory, optimizer)
-        optimizer.load_state_dict(optimizer.state_dict())
-    told = capfd.readouterr().err.count("3 ranks go on where 2 had trained")
-    assert told == memory.read().other_ranks == (not helped)
+    def begins(one: Optimizer) -> None:
+        goes_on(one)
+        one.param_groups[0]["lr"] = rate
+
+    monkeypatch.setattr(resuming, "helping", helping)
+    assert live(begins) + live(begins) == ""
+    said = live(begins, ranks=3)
+    assert said.count("3 ranks go on where 1 had trained") == memory.read().other_ranks == told
+    assert ("off its course" in said) == is_off
+    assert live(begins, ranks=2) == ""
 
 
-@pytest.mark.usefixtures("watched")
-@pytest.mark.parametrize("moves", [True, False])
-def test_a_rate_that_never_changes_is_not_said_to_be_off_its_course(
-    memory: Memory,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    moves: bool,
-) -> None:
-    optimizer = made_optimizer()
-    train(memory, optimizer)
-    optimizer.load_state_dict(optimizer.state_dict())
-    optimizer.param_groups[0]["lr"] = 0.05 if moves else 0.1
-    monkeypatch.setattr(steps, "_world", lambda: 3)
-    train(memory, optimizer)
-    said = capfd.readouterr().err
-    assert "3 ranks go on where 1 had trained" in said
-    assert ("off its course" in said) == moves
-
-
-@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize(("joins_in", "told"), [(1, 1), (2, 0)])
 def test_what_another_node_has_told_is_not_told_again(
-    memory: Memory,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    joins_in: int,
-    told: int,
+    live: Live, memory: Memory, monkeypatch: pytest.MonkeyPatch, joins_in: int, told: int
 ) -> None:
-    optimizer = made_optimizer()
-    optimizer.load_state_dict(optimizer.state_dict())
     for generation, ranks, rank in ((joins_in, 3, "1"), (joins_in + 1, 2, "0")):
         memory.past.generation = generation
-        monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
         monkeypatch.setenv("RANK", rank)
-        train(memory, optimizer)
-    assert capfd.readouterr().err.count("2 ranks go on where 3 had trained") == told
-
-
-def test_what_is_turned_off_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "helping", set())
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    for name in resuming.MODULES:
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    resuming.install({"BFTRAINER_RESUME": "no"})
-    assert not resuming.counts_samples()
+        said = live(goes_on, ranks)
+    assert said.count("2 ranks go on where 3 had trained") == told

@@ -42,9 +42,16 @@ def srun_says(node: str, tasks: int = 1) -> dict[str, str]:
     }
 
 
-def by_deepspeed(rank: str) -> dict[str, str]:
-    """Return what DeepSpeed's launcher says to one of two processes."""
-    return {"LOCAL_RANK": rank, "LOCAL_SIZE": "2", "CROSS_RANK": "0", "CROSS_SIZE": "1"}
+_ELEMENT = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer", "SLURMD_NODENAME": "n1"}
+
+
+def ran(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python in an element, as a task of srun."""
+    environment = os.environ | srun_says("n1") | _ELEMENT | more
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(
@@ -71,20 +78,17 @@ def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(
         (["python", "train.py", "--lr", "1"], [*_TORCHRUN, "train.py", "--lr", "1"]),
         (["python", "-m", "train", "-c"], [*_TORCHRUN, "-m", "train", "-c"]),
         (["python", "-mtrain"], [*_TORCHRUN, "-m", "train"]),
+        (["python", "-u", "-Xdev", "x.py"], ["/bin/python", "-u", "-Xdev", *_TORCHRUN[1:], "x.py"]),
+        (["python", "-W", "error", "x.py"], ["/bin/python", "-W", "error", *_TORCHRUN[1:], "x.py"]),
         (["python", "-c", "import torch"], None),
         (["python", "-"], None),
         (["python"], None),
     ],
 )
-def test_a_python_is_started_again_with_its_arguments(
+def test_a_python_is_started_again_with_its_options_and_arguments(
     command: Sequence[str], expected: Sequence[str] | None
 ) -> None:
     assert torchrun_for(command, "/bin/python", 2) == expected
-
-
-def test_a_python_keeps_its_own_options() -> None:
-    found = torchrun_for(["python", "-u", "-X", "dev", "train.py"], "/bin/python", 2)
-    assert found == ["/bin/python", "-u", "-X", "dev", *_TORCHRUN[1:], "train.py"]
 
 
 @pytest.mark.parametrize(
@@ -113,18 +117,19 @@ def test_deepspeeds_launcher_is_a_torchrun_here(
     ids=["a program that calls it", "itself"],
 )
 def test_deepspeeds_launcher_is_known_by_its_module_whatever_calls_it(
-    tmp_path: Path, command: str, seen: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, seen: str
 ) -> None:
-    (tmp_path / "train.py").write_text("print('as it is')\n")
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
-    ran = subprocess.run(
-        [sys.executable, command, "--num_gpus=2", "train.py"],
-        env=os.environ | element | {"PYTHONPATH": f"{_PROGRAMS}:{REPO}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert seen in ran.stdout + ran.stderr
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("print('as it is')\n")
+    environment = os.environ | _ELEMENT | {"PYTHONPATH": f"{_PROGRAMS}:{REPO}"}
+    words = [sys.executable, command, "--num_gpus=2", "train.py"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert seen in done.stdout + done.stderr
+
+
+def by_deepspeed(rank: str) -> dict[str, str]:
+    """Return what DeepSpeed's launcher says to one of two processes."""
+    return {"LOCAL_RANK": rank, "LOCAL_SIZE": "2", "CROSS_RANK": "0", "CROSS_SIZE": "1"}
 
 
 @pytest.mark.parametrize(
@@ -201,24 +206,8 @@ def test_who_trains_for_others_has_the_processors_of_all() -> None:
             other.kill()
 
 
-def _run(
-    tmp_path: Path, script: str, *arguments: object, **more: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a script in an element, as a task of srun."""
-    path = tmp_path / "script.py"
-    path.write_text(script)
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
-    ran = subprocess.run(
-        [sys.executable, path, *map(str, arguments)],
-        env=os.environ | srun_says("n1") | element | {"SLURMD_NODENAME": "n1"} | more,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran
-
-
 _GROUP = "import torch.distributed as dist\ndist.init_process_group('gloo', rank=0, world_size=1, "
+_ALONE = "bftrainer: n1 trains by itself, without the trainer's other nodes: "
 
 
 @pytest.mark.parametrize(
@@ -227,49 +216,36 @@ _GROUP = "import torch.distributed as dist\ndist.init_process_group('gloo', rank
         ("import torch", {}),
         (f"{_GROUP}store=dist.HashStore())", {}),
         (f"{_GROUP}init_method='tcp://127.0.0.1:0')", {"BFTRAINER_RENDEZVOUS": "own"}),
+        ("import torch", {"SLURM_STEP_NUM_TASKS": "many"}),
     ],
-    ids=["no group", "a store of its own", "the user's own rendezvous"],
+    ids=["no group", "a store of its own", "the user's own rendezvous", "a fault of ours"],
 )
 def test_a_script_that_needs_no_torchrun_is_left_alone(
     tmp_path: Path, script: str, more: dict[str, str]
 ) -> None:
-    assert _run(tmp_path, f"{script}\nprint('ran once')\n", **more).stdout == "ran once\n"
+    (path := tmp_path / "script.py").write_text(f"{script}\nprint('ran once')\n")
+    assert ran(path, **more).stdout == "ran once\n"
 
 
-def test_a_fault_in_the_hook_ends_no_script() -> None:
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
-    broken = srun_says("n1") | {"SLURM_STEP_NUM_TASKS": "many"}
-    ran = subprocess.run(
-        [sys.executable, "-m", "this"],
-        env=os.environ | element | broken,
-        capture_output=True,
-    )
-    assert ran.returncode == 0
+def test_code_in_no_file_is_left_as_it_is_and_told(tmp_path: Path) -> None:
+    done = ran("-c", f"{_GROUP}init_method='file://{tmp_path}/store'); print('ran once')")
+    assert done.stdout == "ran once\n"
+    assert done.stderr.count(_ALONE + "its code is in no file") == 1
 
 
-@pytest.mark.parametrize(
-    ("gpus", "more", "expected"),
-    [
-        ("1", {}, "1"),
-        ("1", {"FORCE_TORCHRUN": "0"}, "0"),
-        ("1", {"USE_RAY": "1"}, ""),
-        ("", {}, ""),
-    ],
-    ids=["one GPU", "the script's own", "Ray", "no GPU"],
-)
-def test_llama_factory_starts_torchrun_for_one_gpu_too(
-    tmp_path: Path, gpus: str, more: dict[str, str], expected: str
-) -> None:
-    path = tmp_path / "lmf"
-    path.write_text("import os, torch; print(os.environ.get('FORCE_TORCHRUN', ''))\n")
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
-    ran = subprocess.run(
-        [sys.executable, path, "train"],
-        env=os.environ | element | {"SLURM_GPUS_ON_NODE": gpus} | more,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.stdout.strip() == expected, ran.stderr
+_LAUNCHES = """
+import sys, torch
+from bftrainer_slurm.elastic.tasks import hooks
+for own in ({"SLURM_GPUS_ON_NODE": "1"}, {"SLURM_GPUS_ON_NODE": "1", "FORCE_TORCHRUN": "0"},
+            {"SLURM_GPUS_ON_NODE": "1", "USE_RAY": "1"}, {"SLURM_GPUS_ON_NODE": ""}):
+    environment = {"PET_RDZV_BACKEND": "bftrainer"} | own
+    hooks.install(environment, sys.orig_argv)
+    print(environment.get("FORCE_TORCHRUN"))
+"""
+
+
+def test_llama_factory_starts_torchrun_for_one_gpu_too_unless_its_user_says_otherwise() -> None:
+    assert ran("-c", _LAUNCHES).stdout.split() == ["1", "0", "None", "None"]
 
 
 _SPAWNS = """
@@ -283,26 +259,21 @@ def one(number):
 if __name__ == "__main__":
     mp.start_processes(one, nprocs=2, start_method=sys.argv[2])
 """
-_ALONE = "bftrainer: n1 trains by itself, without the trainer's other nodes: "
 
 
-def _run_apart(tmp_path: Path, script: str, *arguments: str, nodes: str = "1:4") -> str:
-    """Run a script in an element of a trainer of several nodes; return what it has printed."""
-    ran = _run(tmp_path, script, tmp_path / "store", *arguments, PET_NNODES=nodes)
-    return ran.stdout + ran.stderr
-
-
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize(
+    ("method", "nodes", "told"),
+    [("spawn", "1:4", 1), ("fork", "1:4", 1), ("fork", "1:1", 0)],
+    ids=["spawn", "fork", "a trainer of one node"],
+)
 def test_processes_that_a_script_starts_itself_stay_as_they_are_and_it_is_told(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: str, nodes: str, told: int
 ) -> None:
-    said = _run_apart(tmp_path, _SPAWNS, method)
+    (path := tmp_path / "script.py").write_text(_SPAWNS)
+    done = ran(path, tmp_path / "store", method, PET_NNODES=nodes)
     assert len(list(tmp_path.glob("store-*-has-trained"))) == 2
-    assert said.count(_ALONE + "the script itself (torch.multiprocessing) starts its pro") == 1
-
-
-def test_a_script_that_may_have_one_node_only_is_not_told_that_it_has_one(tmp_path: Path) -> None:
-    assert _ALONE not in _run_apart(tmp_path, _SPAWNS, "spawn", nodes="1:1")
+    said = _ALONE + "the script itself (torch.multiprocessing) starts its pro"
+    assert (done.stdout + done.stderr).count(said) == told
 
 
 @pytest.mark.parametrize(
@@ -311,16 +282,3 @@ def test_a_script_that_may_have_one_node_only_is_not_told_that_it_has_one(tmp_pa
 )
 def test_who_has_started_a_process_for_one_node_has_told_it_so(variable: str, name: str) -> None:
     assert apart.starter({variable: "0"}) == name
-
-
-def test_code_in_no_file_is_left_as_it_is_and_told(tmp_path: Path) -> None:
-    group = f"{_GROUP}init_method='file://{tmp_path}/store')"
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
-    ran = subprocess.run(
-        [sys.executable, "-c", f"{group}; print('ran once')"],
-        env=os.environ | srun_says("n1") | element | {"SLURMD_NODENAME": "n1"},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.stdout == "ran once\n"
-    assert ran.stderr.count(_ALONE + "its code is in no file") == 1

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,27 +19,57 @@ pytestmark = pytest.mark.torch
 SCRIPT = """
 import gc, os, sys, threading, types
 sys.path.insert(0, {repo!r})
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.rendezvous import preload, warm
 
 preload._load = preload._rehearse_once = lambda: None  # of what a copy runs, no new Python
 
-def run(script, *words):
-    worker = origin.begin([script, *words], dict(os.environ), ["", ""])
+def run(script):
+    worker = origin.begin([f"{{script}}.py"], dict(os.environ), ["", ""])
     print("exit code", worker.wait(600), flush=True)
 
 sys.modules["marker"] = types.ModuleType("marker")
 {body}
 """
-LOOK = "import sys; print('known' if 'marker' in sys.modules else 'new', flush=True)"
+START = "origin = warm.Origin()"
+LOOK = "print('known' if 'marker' in __import__('sys').modules else 'new', flush=True)"
+CHILD = f"""
+import multiprocessing
+
+def look():
+    {LOOK}
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("METHOD").Process(target=look)
+    child.start()
+    child.join()
+"""
+FILES = """
+import gc
+files = [open(__file__) for _ in range(64)]
+gc.collect()
+print(sum(bool(file.read()) for file in files), flush=True)
+"""
+WORKERS = {
+    "look": LOOK,
+    "files": FILES,
+    "ended": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "waits": "import time; time.sleep(600)",
+    **{method: CHILD.replace("METHOD", method) for method in ("fork", "forkserver", "spawn")},
+}
 
 
-def said(folder: Path, *body: str, worker: str = LOOK) -> list[str]:
-    """Run a script that has workers run ``worker``; return its lines."""
-    (folder / "worker.py").write_text(textwrap.dedent(worker))
-    script = folder / "script.py"
-    script.write_text(SCRIPT.format(repo=str(REPO), body="\n".join(body)))
+def begin(folder: Path, body: Sequence[str]) -> Path:
+    """Return a script that is an agent and does all this, beside those of its workers."""
+    for name, text in WORKERS.items():
+        (folder / f"{name}.py").write_text(text)
+    (script := folder / "agent.py").write_text(SCRIPT.format(repo=str(REPO), body="\n".join(body)))
+    return script
+
+
+def said(folder: Path, *body: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, script],
+        [sys.executable, begin(folder, body)],
         cwd=folder,
         env=os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"},  # where a host's name is not known
         capture_output=True,
@@ -51,123 +81,74 @@ def said(folder: Path, *body: str, worker: str = LOOK) -> list[str]:
     return done.stdout.splitlines()
 
 
-START, RUN = "origin = warm.Origin()", "run('worker.py')"
+# What one agent does, and what is printed then.
+STAGES: dict[str, tuple[str, list[str]]] = {
+    "a worker has what the agent has imported, and what it was about to say is said once": (
+        "print('before', end=' ')\n"
+        "reader, writer = os.pipe()\n"
+        "gc.disable()\n"
+        "garbage = [open(__file__) for _ in range(32)]\n"
+        "garbage.append(garbage)\n"
+        "del garbage\n"
+        f"{START}\nrun('look')",
+        ["before known", "exit code 0"],
+    ),
+    "files of the agent are its own": (
+        "os.close(writer)\n"
+        "print(os.read(reader, 1))",  # would wait for ever for who else holds the other end
+        ["b''"],
+    ),
+    "garbage of the agent closes no file of a worker": ("run('files')", ["64", "exit code 0"]),
+    "a worker may fork workers": ("run('fork')", ["known", "exit code 0"]),
+    "and have a fork server": ("run('forkserver')", ["new", "exit code 0"]),
+    "and start others anew": ("run('spawn')", ["new", "exit code 0"]),
+    "that a signal ended one is seen": ("run('ended')", ["exit code -15"]),
+    "a signal to all leaves what workers are forked from": (
+        "for number in (1, 2, 3, 10, 12, 15): os.kill(origin.pid, number)\nrun('look')",
+        ["known", "exit code 0"],
+    ),
+}
 
 
-def test_a_worker_has_what_the_agent_has_imported(tmp_path: Path) -> None:
-    assert said(tmp_path, START, RUN) == ["known", "exit code 0"]
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What is printed in each."""
+    body = [f"{text}\nprint('==')" for text, _ in STAGES.values()]
+    return "\n".join(said(tmp_path_factory.mktemp("agent"), *body)).split("\n==")
+
+
+@pytest.mark.parametrize(
+    ("number", "printed"), list(enumerate(one for _, one in STAGES.values())), ids=STAGES
+)
+def test_of_one_agent(stages: list[str], number: int, printed: list[str]) -> None:
+    assert stages[number].split() == " ".join(printed).split()
 
 
 def test_an_agent_with_threads_is_not_copied(tmp_path: Path) -> None:
-    lines = said(
-        tmp_path,
-        "event = threading.Event()",
-        "threading.Thread(target=event.wait).start()",
-        *(START, RUN),
-        "event.set()",
-    )
+    begins = ("event = threading.Event()", "threading.Thread(target=event.wait).start()")
+    lines = said(tmp_path, *begins, START, "run('look')", "event.set()")
     assert lines == ["new", "exit code 0"]
-
-
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_a_worker_may_have_workers_of_its_own(tmp_path: Path, method: str) -> None:
-    worker = f"""
-        import multiprocessing, sys
-
-        def look():
-            print("known" if "marker" in sys.modules else "new", flush=True)
-
-        if __name__ == "__main__":
-            child = multiprocessing.get_context({method!r}).Process(target=look)
-            child.start()
-            child.join()
-    """
-    lines = said(tmp_path, START, RUN, worker=worker)
-    assert lines == ["known" if method == "fork" else "new", "exit code 0"]
-
-
-def test_what_the_agent_was_about_to_say_is_said_once(tmp_path: Path) -> None:
-    lines = said(tmp_path, "print('before', end=' ')", START, RUN)
-    assert lines == ["before known", "exit code 0"]
-
-
-def test_files_of_the_agent_are_its_own(tmp_path: Path) -> None:
-    lines = said(
-        tmp_path,
-        "reader, writer = os.pipe()",
-        *(START, RUN),
-        "os.close(writer)",
-        "print(os.read(reader, 1))",  # would wait for ever for who else holds the other end
-    )
-    assert lines == ["known", "exit code 0", "b''"]
-
-
-def test_garbage_of_the_agent_closes_no_file_of_a_worker(tmp_path: Path) -> None:
-    lines = said(
-        tmp_path,
-        "gc.disable()",
-        "garbage = [open(__file__) for _ in range(32)]",
-        "garbage.append(garbage)",
-        "del garbage",
-        *(START, RUN),
-        worker="""
-            import gc
-            files = [open(__file__) for _ in range(64)]
-            gc.collect()
-            print(sum(bool(file.read()) for file in files), flush=True)
-        """,
-    )
-    assert lines == ["64", "exit code 0"]
 
 
 @pytest.mark.parametrize("files", [2, 3])
 def test_what_a_library_opens_anew_at_each_fork_takes_no_workers_place(
     tmp_path: Path, files: int
 ) -> None:
-    lines = said(
-        tmp_path,
-        "from bftrainer_slurm.elastic import torch_private",
-        f"files = [open(__file__) for _ in range({files})]",
-        "torch_private.has_libuv()",
-        *(START, RUN),
-    )
+    opens = f"files = [open(__file__) for _ in range({files})]"
+    lines = said(tmp_path, opens, "torch_private.has_libuv()", START, "run('look')")
     assert lines == ["known", "exit code 0"]
-
-
-def test_a_worker_that_a_signal_ends_is_seen_to_be(tmp_path: Path) -> None:
-    worker = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
-    assert said(tmp_path, START, RUN, worker=worker) == ["exit code -15"]
-
-
-def test_a_signal_to_all_processes_leaves_what_workers_are_forked_from(tmp_path: Path) -> None:
-    lines = said(
-        tmp_path,
-        *(START, RUN),
-        "for number in (1, 2, 3, 10, 12, 15): os.kill(origin.pid, number)",
-        RUN,
-    )
-    assert lines == ["known", "exit code 0"] * 2
 
 
 def test_where_it_was_killed_its_workers_are_ended_and_torchrun_starts_programs(
     tmp_path: Path,
 ) -> None:
-    lines = said(
-        tmp_path,
-        START,
-        "worker = origin.begin(['worker.py'], dict(os.environ), ['', ''])",
-        "os.kill(origin.pid, 9)",
-        "print(worker.wait(600))",
-        "while origin.begin(['worker.py'], dict(os.environ), ['', '']) is not None: pass",
-        worker="import time; time.sleep(600)",
-    )
-    assert lines == ["-9"]
+    worker = "origin.begin(['waits.py'], dict(os.environ), ['', ''])"
+    killed = (f"worker = {worker}", "os.kill(origin.pid, 9)", "print(worker.wait(600))")
+    assert said(tmp_path, START, *killed, f"while {worker} is not None: pass") == ["-9"]
 
 
 def test_it_ends_with_a_killed_agent(tmp_path: Path) -> None:
-    body = f"{START}; print(origin.pid, flush=True); threading.Event().wait()"
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(repo=str(REPO), body=body))
+    script = begin(tmp_path, [START, "print(origin.pid, flush=True)", "threading.Event().wait()"])
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout is not None
         server = int(agent.stdout.readline())

@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import started_agents
+from tests.elastic.agents import Agents, started_agents, steps_in
+from tests.elastic.test_tasks import srun_says
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
 BATCHES = 4 * 120 * 2 // 3 // 8  # of a fold, on one node
 
 
-def trained(folder: Path, process: str = "*") -> Counter[str]:
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[Agents]:
+    (state := tmp_path / "state").mkdir()
+    script = Path(__file__).with_name("folds.py")
+    with (
+        started_keeper(state) as keeper,
+        started_agents(keeper, tmp_path / "trainer", script) as running,
+    ):
+        running.own(2)
+        yield running
+
+
+def trained(agents: Agents) -> Counter[int]:
     """Batches of 8 samples that the processes have trained of each fold."""
-    logs = folder.glob(f"n[0-9].{process}")
-    return Counter(line.split()[0] for path in logs for line in path.read_text().splitlines())
+    return Counter(step.number for step in steps_in(agents.folder))
 
 
 @pytest.mark.parametrize("framework", ["lightning", "huggingface"])
-def test_each_fold_trains_all_of_its_steps(tmp_path: Path, framework: str) -> None:
-    (state := tmp_path / "state").mkdir()
-    script = Path(__file__).with_name(f"folds_in_{framework}.py")
-    with (
-        started_keeper(state) as keeper,
-        started_agents(keeper, folder := tmp_path / "trainer", script) as agents,
-    ):
-        agents.own(1)
-        agents.start(1)
-        assert agents.processes[1].wait(300) == 0, agents.log(1)
-    assert trained(folder) == {"0": BATCHES, "1": BATCHES, "2": BATCHES, "ended": 1}
+def test_each_fold_trains_all_of_its_steps(agents: Agents, framework: str) -> None:
+    agents.start(1, FRAMEWORK=framework)
+    assert agents.processes[1].wait(300) == 0, agents.log(1)
+    assert trained(agents) == {0: BATCHES, 1: BATCHES, 2: BATCHES}
     assert "goes on from" not in agents.log(1)
 
 
 @pytest.mark.parametrize("framework", ["lightning", "huggingface"])
 def test_after_a_join_finished_folds_are_passed_over_and_the_present_one_goes_on(
-    tmp_path: Path, framework: str
+    agents: Agents, framework: str
 ) -> None:
-    (state := tmp_path / "state").mkdir()
-    script = Path(__file__).with_name(f"folds_in_{framework}.py")
-    with (
-        started_keeper(state) as keeper,
-        started_agents(keeper, folder := tmp_path / "trainer", script) as agents,
-    ):
-        agents.own(2)
-        agents.start(1, OWN_FOLDERS="{}")
-        wait_until(lambda: trained(folder)["1"] > 2)
-        agents.start(2, OWN_FOLDERS="{}")
-        wait_until(lambda: trained(folder)["ended"] == 2, 300)
-    found = trained(folder)
-    assert found["0"] == BATCHES
+    how = {"FRAMEWORK": framework, "OWN_FOLDERS": "{}"}
+    agents.start(1, **how)
+    wait_until(lambda: trained(agents)[1] > 2)
+    agents.start(2, **how)
+    assert [agents.processes[task].wait(300) for task in (1, 2)] == [0, 0]
+    found = trained(agents)
+    assert found[0] == BATCHES
     # A rank's last batch may be filled up, and what is left of a global batch is trained again.
-    assert all(BATCHES <= found[fold] <= BATCHES + 16 for fold in "12")
+    assert all(BATCHES <= found[fold] <= BATCHES + 16 for fold in (1, 2))
+
+
+def test_lightning_counts_the_nodes_that_there_are_where_srun_says_its_rank(agents: Agents) -> None:
+    agents.launcher = (sys.executable,)
+    for task in (1, 2):
+        how = {"FRAMEWORK": "lightning", "NODES": "4", "SLURM_NNODES": "1"}
+        agents.start(task, **srun_says(f"n{task}"), **how)
+        agents.wait_for_world(task, *range(1, task + 1))
