@@ -8,17 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.decide.actions import (
-    Cancel,
-    Grow,
-    Hold,
-    Revive,
-    Shrink,
-)
+from bftrainer_slurm.controller.decide.actions import Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.decide.available import POWERED_DOWN
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.reconcile import SOON_OFF
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing
@@ -32,13 +27,7 @@ from bftrainer_slurm.controller.state.profiles import (
 )
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import (
-    Demands,
-    Element,
-    ElementId,
-    NodeState,
-    WaitingJob,
-)
+from bftrainer_slurm.model import Element, ElementId, NodeState, WaitingJob
 from bftrainer_slurm.planner.instance import parse
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.reader.past import past_problem
@@ -46,6 +35,7 @@ from tests.controller.setting import Planner
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
+    cases,
     cluster,
     element,
     failed,
@@ -53,16 +43,15 @@ from tests.controller.worlds import (
     node,
     released,
     snapshot,
-    trainer,
     until,
     view,
-    view_of,
 )
 
 OTHER = ARRAY + 1
 HELD = element(0, "held")
 ON_N1 = element(0, "running n1")
 NODES = snapshot("n1 n2")
+FOR_A_JOB = "an ordinary job is expected there"
 
 
 class OddTrainers(PerformanceModel):
@@ -80,10 +69,14 @@ class OddTrainers(PerformanceModel):
 
 
 class BrokenPlanner(Planner):
-    """Plans nothing."""
+    """Plans nothing as long as it is broken."""
+
+    broken = True
 
     def plan(self, problem: Problem) -> Plan:
-        raise MemoryError("too many nodes")
+        if self.broken:
+            raise MemoryError("too many nodes")
+        return super().plan(problem)
 
 
 class Deciding:
@@ -110,10 +103,9 @@ def who_grows(decision: Decision) -> set[int]:
     return {action.array for action in decision.actions if isinstance(action, Grow)}
 
 
-def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
-    decision = Deciding()(view(HELD), other(HELD))
-    assert who_grows(decision) == {ARRAY, OTHER}
-    assert (set(decision.free), decision.trouble) == (named("n1 n2"), None)
+def why_ended(decision: Decision) -> list[str]:
+    """Why elements are ended, or held before they start."""
+    return [action.why for action in decision.actions if isinstance(action, Shrink | Hold)]
 
 
 def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanwhile() -> None:
@@ -132,32 +124,24 @@ def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanw
     assert asked(ours=False)[0] == {"n2"}  # an ordinary job has it next
 
 
-def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_left_for_it() -> None:
+@cases(
+    "due_in_s, lead_s, ends",
+    not_long_before_a_pass=(60.0, 3.0, []),
+    not_yet=(8.0, 3.0, []),
+    as_long_before_it_as_elements_take_to_end=(8.0, 9.0, [FOR_A_JOB]),
+    as_it_is_due=(0.0, 3.0, [FOR_A_JOB]),
+)
+def test_trainers_leave_for_a_job_and_nobody_grows_there(
+    due_in_s: float, lead_s: float, ends: list[str]
+) -> None:
     seen = [node(name, partition="main bftrainer") for name in ("n1", "n2")]
     waits = snapshot(seen, waiting=(WaitingJob(7, "main", 2),))
-
-    def decided(due_in_s: float) -> Decision:
-        due = BackfillForecast(NOW_S + due_in_s, NOW_S + due_in_s, NOW_S)
-        found = replace(cluster(view(ON_N1), other(HELD), of=waits), forecast=due)
-        return Deciding()(of=found)
-
-    assert decided(60.0).free == decided(0.0).free == {}
-    assert decided(60.0).left_alone["kept for ordinary jobs"] == 1
-    assert [type(action) for action in decided(60.0).actions] == []
-    assert [type(action) for action in decided(0.0).actions] == [Shrink]
-
-
-def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
-    both = node("n1", partition="main bftrainer")
-    waits = snapshot([both], waiting=(WaitingJob(7, "main", 1),))
-    in_8_s = BackfillForecast(NOW_S + 8, NOW_S + 8, NOW_S)
-
-    def leaves(lead_s: float) -> bool:
-        found = replace(cluster(view(ON_N1), of=waits), forecast=in_8_s, lead_s=lead_s)
-        return any(isinstance(action, Shrink) for action in Deciding()(of=found).actions)
-
-    assert leaves(9.0)
-    assert not leaves(3.0)
+    due = BackfillForecast(NOW_S + due_in_s, NOW_S + due_in_s, NOW_S)
+    of = cluster(view(ON_N1), other(HELD), of=waits, forecast=due, lead_s=lead_s)
+    decision = Deciding()(of=of)
+    assert (decision.free, decision.left_alone["kept for ordinary jobs"]) == ({}, 1)
+    assert why_ended(decision) == ends
+    assert len(decision.actions) == len(ends)
 
 
 def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> None:
@@ -180,19 +164,14 @@ def test_it_keeps_its_nodes_and_its_upkeep() -> None:
 
 def test_a_planner_that_raises_stops_nobodys_upkeep() -> None:
     mine = view(ON_N1, "pending", "delayed")
-    decision = Deciding(planner=BrokenPlanner())(mine, other(HELD))
+    deciding = Deciding(planner=BrokenPlanner())
+    decision = deciding(mine, other(HELD))
     held = [one.elements for one in decision.actions if isinstance(one, Hold)]
     assert held == [(ElementId(ARRAY, 1),), (ElementId(ARRAY, 2),)]
     assert len(decision.actions) == 2
     assert (decision.plan, decision.trouble) == (None, "no plan: MemoryError: too many nodes")
-
-
-def test_after_a_planner_has_raised_it_is_asked_again() -> None:
-    deciding = Deciding()
-    deciding.planner.plan, plan = BrokenPlanner().plan, deciding.planner.plan  # type: ignore[method-assign]
-    assert who_grows(deciding(view(HELD))) == set()
-    deciding.planner.plan = plan  # type: ignore[method-assign]
-    assert who_grows(deciding(view(HELD))) == {ARRAY}
+    deciding.planner.broken = False  # type: ignore[attr-defined]
+    assert who_grows(deciding(mine, other(HELD))) == {OTHER}, "it is asked again"
 
 
 @pytest.mark.parametrize(("status", "asked"), [("optimal", 1), ("feasible", 1), ("greedy", 2)])
@@ -218,13 +197,6 @@ def test_costs_that_creep_up_make_a_new_plan_once_they_differ_from_those_it_was_
     assert abs(used_s - costs_s) <= 2 + costs_s / 3
 
 
-def test_nobody_grows_onto_a_node_that_it_cannot_have() -> None:
-    mine = trainer("held", "held")
-    mine = replace(mine, demands=Demands(excluded=frozenset({"n1"})))
-    (grow,) = Deciding()(view_of(mine)).actions
-    assert isinstance(grow, Grow) and grow.nodes == named("n2")
-
-
 def test_where_its_elements_may_still_start_no_other_trainer_grows() -> None:
     late = view("pending", elements={0: released("n1")})
     decision = Deciding(ARRAY)(late, other("held", "held"))
@@ -246,34 +218,28 @@ def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() ->
     assert [type(action) for action in decision.actions] == [Hold]
 
 
-def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
-    draining = snapshot([node("n1", NodeState.DRAINING), node("n2")])
-    decision = Deciding()(of=cluster(view(ON_N1), other(HELD), of=draining))
-    ended = [action for action in decision.actions if isinstance(action, Shrink)]
-    assert [action.why for action in ended] == ["its node is draining"]
-    assert who_grows(decision) == {OTHER}
+STARTS = view(element(0, "pending"), elements={0: released("n1")})
+DRAINING = snapshot([node("n1", NodeState.DRAINING), node("n2")])
+
+
+@cases(
+    "mine, of, off, why",
+    that_an_admin_drains=(view(ON_N1), DRAINING, "", "its node is draining"),
+    that_slurm_may_switch_off=(view(ON_N1), NODES, "n1", SOON_OFF),
+    that_it_may_switch_off_before_an_element_has_started=(STARTS, NODES, "n1", SOON_OFF),
+)
+def test_trainers_leave_a_node_and_nobody_grows_there(
+    mine: TrainerView, of: Snapshot, off: str, why: str
+) -> None:
+    going = {"soon_off": named(off), "let_off": named(off)}
+    decision = Deciding()(of=cluster(mine, other(HELD), of=of, **going))
+    assert why_ended(decision) == [why]
     assert set(decision.free) == named("n2")
-
-
-def test_trainers_leave_a_node_that_slurm_may_switch_off_and_nobody_grows_there() -> None:
-    off = named("n1")
-    of = cluster(view(ON_N1), other(HELD), of=NODES, soon_off=off, let_off=off)
-    decision = Deciding()(of=of)
-    ended = [action for action in decision.actions if isinstance(action, Shrink)]
-    assert [action.why for action in ended] == [SOON_OFF]
-    assert set(decision.free) == named("n2")
-
-
-def test_an_element_that_has_not_started_on_a_node_that_slurm_may_switch_off_is_held() -> None:
-    starts = view(element(0, "pending"), elements={0: released("n1")})
-    held = Deciding()(of=cluster(starts, of=NODES, soon_off=named("n1"))).actions
-    assert [one.why for one in held if isinstance(one, Hold)] == [SOON_OFF]
 
 
 def test_nodes_that_slurm_has_switched_off_are_named() -> None:
     asleep = snapshot([node("n1", NodeState.POWERED_DOWN), node("n2")])
     decision = Deciding()(of=cluster(view(HELD), of=asleep))
-    assert set(decision.free) == named("n2")
     assert decision.left_alone[POWERED_DOWN] == 1
     assert [one.nodes for one in decision.bars if one.why == POWERED_DOWN] == [named("n1")]
 
@@ -286,8 +252,7 @@ def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
     assert cancel.array == ARRAY
     assert decision.states[ARRAY].over == cancel.why
     assert [one.key for one in deciding.planner.asked[-1].trainers] == [str(OTHER)]
-    assert not any(isinstance(one, Shrink | Grow) and one.array == ARRAY
-                   for one in decision.actions)  # fmt: skip
+    assert not why_ended(decision)
 
 
 def test_who_is_stuck_is_told_why() -> None:

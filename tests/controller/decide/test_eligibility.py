@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility, why_never
+from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
+from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     Configuration,
@@ -26,6 +28,7 @@ from tests.controller.worlds import (
     NOW_S,
     cases,
     element,
+    named,
     node,
     snapshot,
     trainer,
@@ -42,43 +45,65 @@ NODES = (
 )
 
 
-def asking(*elements: Element | str, min_nodes: int = 1, **demands: object) -> TrainerView:
-    asked = Demands(**demands)  # type: ignore[arg-type]
-    return view_of(replace(trainer(*elements, min_nodes=min_nodes), demands=asked))
+GPU = node("g1", partition="bftrainer gpu")
+ELSEWHERE = node("g2", partition="gpu")
+EVERY = snapshot((*NODES, GPU, ELSEWHERE))
+SITE = snapshot(NODES)
 
 
-def found(*views: TrainerView, after_s: float = 0.0) -> Eligibility:
-    seen = replace(snapshot(NODES), time_s=NOW_S + after_s)
-    return eligibility(views, seen)
+def asking(
+    *elements: Element | str,
+    min_nodes: int = 1,
+    partitions: str = "",
+    nodes: str = "",
+    **demands: object,
+) -> TrainerView:
+    """A trainer as its job record makes it."""
+    of, names = trainer(*elements, min_nodes=min_nodes), tuple(partitions.split())
+    record = replace(of.record, partitions=names, nodes=nodes)
+    asked = Demands(partitions=frozenset(names), nodes=frozenset(expand(nodes)), **demands)  # type: ignore[arg-type]
+    return view_of(replace(of, record=record, demands=asked))
+
+
+def found(view: TrainerView, of: Snapshot = SITE, after_s: float = 0.0) -> Eligibility:
+    return eligibility((view,), replace(of, time_s=NOW_S + after_s))
+
+
+RED, GRES = frozenset({"red"}), frozenset({("gpu", 1)})
+FULL = {name: SharedNode(8, Part(8, 3, 1000), Part(8, 3, 1000)) for name in ("n1", "n2", "n3")}
 
 
 @cases(
-    "views, names",
-    who_asks_for_nothing_may_have_every_node=(view(HELD), set()),
-    without_the_features=(asking(HELD, constraints=frozenset({"red"})), {"n3"}),
-    where_not_all_constraints_hold=(
-        asking(HELD, constraints=frozenset({"red", "big|blue"})), {"n1", "n3"}
+    "mine, of, names",
+    who_asks_for_nothing_may_have_every_node=(view(HELD), SITE, ""),
+    without_the_features=(asking(HELD, constraints=RED), SITE, "n3"),
+    without_all_features=(asking(HELD, constraints=frozenset({"red", "big|blue"})), SITE, "n1 n3"),
+    that_are_excluded=(asking(HELD, excluded=frozenset({"n1", "n9"})), SITE, "n1"),
+    but_not_one_that_it_has=(asking("running n3", constraints=RED), SITE, ""),
+    that_have_too_little_memory=(asking(HELD, resources=Resources(4000)), SITE, "n2 n3"),
+    that_have_too_few_processors=(asking(HELD, resources=Resources(0, 32)), SITE, "n2 n3"),
+    none_where_all_have_enough=(asking(HELD, resources=Resources(500, 8)), SITE, ""),
+    that_lack_its_gres=(asking(HELD, resources=Resources(gres=GRES)), SITE, "n2 n3"),
+    of_which_others_leave_too_little_for_now=(
+        asking(HELD, gpus=2, resources=Resources(cpus=4), memory=Memory(100)),
+        replace(SITE, shared=FULL), "n1 n2 n3"
     ),
-    that_are_excluded=(asking(HELD, excluded=frozenset({"n1", "n9"})), {"n1"}),
-    but_not_one_that_it_has=(asking("running n3", constraints=frozenset({"red"})), set()),
-    that_have_too_little_memory=(asking(HELD, resources=Resources(4000)), {"n2", "n3"}),
-    that_have_too_few_processors=(asking(HELD, resources=Resources(0, 32)), {"n2", "n3"}),
-    none_where_all_have_enough=(asking(HELD, resources=Resources(500, 8)), set()),
-    that_lack_its_gres=(
-        asking(HELD, resources=Resources(gres=frozenset({("gpu", 1)}))), {"n2", "n3"}
+    that_slurm_refuses_it=(view(HELD, refused={"n1": NOW_S + 3600}), SITE, "n1"),
+    of_other_partitions=(asking(HELD, partitions="gpu"), EVERY, "n1 n2 n3"),
+    of_none_of_its_partitions=(asking(HELD, partitions="gpu bftrainer"), EVERY, ""),
+    that_are_not_in_its_list=(asking(HELD, nodes="n[2-9],g2"), EVERY, "n1 g1"),
+    that_are_not_in_both=(asking(HELD, partitions="gpu", nodes="n1,g1"), EVERY, "n1 n2 n3"),
+    but_not_its_own_that_an_admin_takes_out_of_the_partition=(
+        asking(element(1, "running n3"), HELD, partitions="gpu"), EVERY, "n1 n2"
     ),
 )  # fmt: skip
-def test_nodes_are_barred(views: TrainerView, names: set[str]) -> None:
-    assert found(views).barred.get(ARRAY, set()) == names
-    assert found(views).stuck == {}
+def test_nodes_are_barred(mine: TrainerView, of: Snapshot, names: str) -> None:
+    assert found(mine, of).barred.get(ARRAY, set()) == named(names)
+    assert found(mine, of).stuck == {}
 
 
-def test_nodes_of_which_others_leave_too_little_fit_but_are_barred_for_now() -> None:
-    wants = asking(HELD, gpus=2, resources=Resources(cpus=4), memory=Memory(100))
-    full = {name: SharedNode(8, Part(8, 3, 1000), Part(8, 3, 1000)) for name in ("n1", "n2", "n3")}
-    busy = eligibility((wants,), replace(snapshot(NODES), shared=full))
-    assert busy.stuck == {}
-    assert busy.barred == {ARRAY: {"n1", "n2", "n3"}}
+def test_what_slurm_refuses_is_believed_for_a_while() -> None:
+    assert found(view(HELD, refused={"n1": NOW_S + 3600}), after_s=3601).barred == {}
 
 
 @pytest.mark.parametrize(
@@ -107,158 +132,97 @@ def test_what_the_site_gives_by_default_with_gpus_counts_unless_the_user_asks_fo
         for name, (cpus, mb) in left.items()
     }
     seen = replace(of, shared=shared, configuration=configuration)
-    assert eligibility((wants,), seen).barred == {ARRAY: {"n2", "n3"}}
+    assert found(wants, seen).barred == {ARRAY: {"n2", "n3"}}
 
 
-def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
-    wants_two = asking(HELD, HELD, min_nodes=2, constraints=frozenset({"big"}))
-    assert found(wants_two).stuck[ARRAY].startswith("1 of 3 nodes fit")
-    assert found(wants_two).barred == {}
+FOUR = view(*[HELD] * 4, min_nodes=4)
+SHORT = "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service"
+WITH_DOWN = snapshot((*NODES, node("n4", NodeState.UNAVAILABLE), node("x1", partition="other")))
+WITH_OFF = snapshot((*NODES, node("n4", NodeState.POWERED_DOWN)))
+TRAINERS_QOS = replace(SITE, settings=Settings(qos="trainers"))
+WAITS = view(HELD, wait=Wait("Licenses", NOW_S + 300, NOW_S, 0))
+EVERYWHERE = view(HELD, refused=dict.fromkeys(("n1", "n2", "n3"), NOW_S + 30))
 
 
-@pytest.mark.parametrize(
-    ("resources", "missing"),
-    [
-        (Resources(gres=frozenset({("gpu", 16)})), "16 gpu of each, and no node has more than 4"),
-        (Resources(gres=frozenset({("gpu:v", 1)})), "1 gpu:v of each, and no node has more than 0"),
-        (Resources(9000.5), "9001 MB of memory of each, and no node has more than 8000"),
-        (Resources(cpus=65), "65 processors of each, and no node has more than 64"),
-    ],
+def wanting(**asked: Any) -> TrainerView:
+    """A trainer of at least two nodes."""
+    return asking(HELD, HELD, min_nodes=2, **asked)
+
+
+def greedy(resources: Resources) -> TrainerView:
+    return asking(HELD, resources=resources)
+
+
+NONE_FITS = "0 of 3 nodes fit: it asks for"
+
+
+@cases(
+    "mine, of, said",
+    who_has_too_few_that_fit=(wanting(constraints=frozenset({"big"})), SITE, "1 of 3 nodes fit: "),
+    who_asks_for_more_gpus_than_any_has=(
+        greedy(Resources(gres=frozenset({("gpu", 16)}))), SITE,
+        f"{NONE_FITS} 16 gpu of each, and no node has more than 4",
+    ),
+    or_more_memory=(
+        greedy(Resources(9000.5)), SITE,
+        f"{NONE_FITS} 9001 MB of memory of each, and no node has more than 8000",
+    ),
+    or_more_processors=(
+        greedy(Resources(cpus=65)), SITE,
+        f"{NONE_FITS} 65 processors of each, and no node has more than 64",
+    ),
+    who_wants_more_than_there_are=(FOUR, SITE, "it wants at least 4 nodes, and bftrainer has 3"),
+    who_waits_for_one_that_is_down=(FOUR, WITH_DOWN, SHORT),
+    who_waits_for_one_that_slurm_has_switched_off=(
+        FOUR, WITH_OFF,
+        f"{SHORT} (1 powered down by Slurm; trainers do not wake nodes (wake_nodes))",
+    ),
+    who_wants_more_of_a_partition=(
+        wanting(partitions="gpu"), EVERY,
+        "it wants at least 2 nodes of partition gpu, and bftrainer has 1",
+    ),
+    who_asks_for_one_that_there_is_not=(
+        wanting(partitions="gpu other"), EVERY,
+        "it asks for partition other, which does not exist or has no nodes",
+    ),
+    who_wants_more_of_both=(
+        wanting(partitions="gpu", nodes="n[1-9]"), EVERY,
+        "it wants at least 2 nodes of partition gpu among n[1-9], and bftrainer has 0",
+    ),
+    who_wants_more_of_a_list=(
+        wanting(nodes="g2,n1"), EVERY, "it wants at least 2 nodes among g2,n1, and bftrainer has 1"
+    ),
+    whom_slurm_refuses_all=(EVERYWHERE, SITE, "0 of 3 nodes fit: others lack"),
+    who_waits_for_licences=(WAITS, SITE, "Slurm starts no more of its elements now: Licenses"),
+    given_licences=(asking(HELD, licenses="matlab:1"), SITE, "it asks for licences (matlab:1)"),
+    given_a_reservation=(asking(HELD, reservation="exam"), SITE, "it asks for reservation exam"),
+    whom_it_gave_a_constraint_on_nodes_together=(
+        asking(HELD, constraints=frozenset({"[red|big]"})), SITE,
+        "it asks for --constraint=[red|big], but its nodes come one by one",
+    ),
+    from_whom_it_took_exclusive=(asking(HELD, shares=True), SITE, "it has lost --exclusive"),
+    whom_it_put_into_another_qos=(
+        asking(HELD, qos="normal"), TRAINERS_QOS,
+        "it is in QOS normal, and trainers have to be in QOS trainers",
+    ),
+)  # fmt: skip
+def test_is_told_why_it_cannot_grow(mine: TrainerView, of: Snapshot, said: str) -> None:
+    assert found(mine, of).stuck[ARRAY].startswith(said)
+
+
+@cases(
+    "mine, of, after_s",
+    who_finds_as_many_as_it_wants=(view(*[HELD] * 3, min_nodes=3), SITE, 0),
+    who_may_wake_what_is_off=(FOUR, replace(WITH_OFF, settings=Settings(wake_nodes=True)), 0),
+    before_nodes_are_known=(FOUR, snapshot(), 0),
+    who_waits_no_more=(WAITS, SITE, 300),
+    who_is_in_the_qos_of_trainers=(asking(HELD, qos="trainers"), TRAINERS_QOS, 0),
+    who_is_in_any_where_trainers_have_none=(asking(HELD, qos="normal"), SITE, 0),
 )
-def test_who_asks_for_more_than_any_node_has_is_told_what(
-    resources: Resources, missing: str
-) -> None:
-    said = found(asking(HELD, resources=resources)).stuck[ARRAY]
-    assert said == f"0 of 3 nodes fit: it asks for {missing}"
-
-
-def test_who_wants_more_nodes_than_the_partition_has_is_told_so() -> None:
-    wants_four = view(*["held"] * 4, min_nodes=4)
-    assert found(wants_four).stuck == {ARRAY: "it wants at least 4 nodes, and bftrainer has 3"}
-    assert found(view(*[HELD] * 3, min_nodes=3)).stuck == {}
-
-
-def test_who_waits_for_nodes_that_are_down_is_told_so() -> None:
-    seen = snapshot((*NODES, node("n4", NodeState.UNAVAILABLE), node("x1", partition="other")))
-    assert eligibility((view(*[HELD] * 4, min_nodes=4),), seen).stuck == {
-        ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service"
-    }
-
-
-def test_who_waits_for_nodes_that_slurm_has_switched_off_is_told_so() -> None:
-    seen = snapshot((*NODES, node("n4", NodeState.POWERED_DOWN)))
-    assert eligibility((view(*[HELD] * 4, min_nodes=4),), seen).stuck == {
-        ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service "
-        "(1 powered down by Slurm; trainers do not wake nodes (wake_nodes))"
-    }
-    wakes = replace(seen, settings=Settings(wake_nodes=True))
-    assert eligibility((view(*[HELD] * 4, min_nodes=4),), wakes).stuck == {}
-
-
-GPU = replace(node("g1"), partitions=frozenset({"bftrainer", "gpu"}))
-ELSEWHERE = replace(node("g2"), partitions=frozenset({"gpu"}))
-
-
-def asking_for(
-    *elements: Element, min_nodes: int = 1, partitions: str = "", nodes: str = ""
-) -> TrainerView:
-    """A trainer as a job record with these words makes it."""
-    of, names = trainer(*elements, min_nodes=min_nodes), tuple(partitions.split())
-    record = replace(of.record, partitions=names, nodes=nodes)
-    demands = Demands(partitions=frozenset(names), nodes=frozenset(expand(nodes)))
-    return view_of(replace(of, record=record, demands=demands))
-
-
-@pytest.mark.parametrize(
-    ("asked", "had"),
-    [
-        ({"partitions": "gpu"}, {"g1"}),
-        ({"partitions": "gpu bftrainer"}, {"n1", "n2", "n3", "g1"}),
-        ({"nodes": "n[2-9],g2"}, {"n2", "n3"}),
-        ({"partitions": "gpu", "nodes": "n1,g1"}, {"g1"}),
-    ],
-)
-def test_a_trainer_may_have_only_nodes_of_its_partitions_and_list(
-    asked: dict[str, str], had: set[str]
-) -> None:
-    seen = snapshot((*NODES, GPU, ELSEWHERE))
-    eligible = eligibility((asking_for(HELD, **asked),), seen)
-    assert eligible.stuck == {}
-    assert seen.all_nodes - eligible.barred.get(ARRAY, frozenset()) == had
-
-
-def test_a_node_that_it_has_is_its_own_although_an_admin_takes_it_out_of_the_partition() -> None:
-    runs = asking_for(element(1, "running n3"), HELD, partitions="gpu")
-    assert eligibility((runs,), snapshot((*NODES, GPU))).barred == {ARRAY: {"n1", "n2"}}
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"partitions": "gpu"}, "it wants at least 2 nodes of partition gpu, and bftrainer has 1"),
-        (
-            {"partitions": "gpu other"},
-            "it asks for partition other, which does not exist or has no nodes",
-        ),
-        (
-            {"partitions": "gpu", "nodes": "n[1-9]"},
-            "it wants at least 2 nodes of partition gpu among n[1-9], and bftrainer has 0",
-        ),
-        ({"nodes": "g2,n1"}, "it wants at least 2 nodes among g2,n1, and bftrainer has 1"),
-    ],
-)
-def test_who_asks_for_nodes_that_are_not_there_is_told_so(asked: dict[str, str], said: str) -> None:
-    wants_two = asking_for(HELD, HELD, min_nodes=2, **asked)
-    assert eligibility((wants_two,), snapshot((*NODES, GPU, ELSEWHERE))).stuck == {ARRAY: said}
-
-
-def test_before_nodes_are_known_nobody_is_told_that_there_are_too_few() -> None:
-    assert eligibility((view(*[HELD] * 4, min_nodes=4),), snapshot()) == Eligibility()
-
-
-@pytest.mark.parametrize(
-    ("demands", "said"),
-    [
-        ({"licenses": "matlab:1"}, "licences (matlab:1)"),
-        ({"reservation": "exam"}, "reservation exam"),
-        ({"constraints": frozenset({"[red|big]"})}, "--constraint=[red|big], but its nodes come"),
-        ({"shares": True}, "it has lost --exclusive"),
-        ({"qos": "normal"}, "it is in QOS normal, and trainers have to be in QOS trainers"),
-    ],
-)
-def test_some_demands_are_not_met_at_all_and_their_user_did_not_make_them(
-    demands: dict[str, object], said: str
-) -> None:
-    why = str(why_never(Demands(**demands), "trainers"))  # type: ignore[arg-type]
-    assert said in why
-    assert why.endswith("the site's job_submit plugin did that, or scontrol update: ask your admin")
-    seen = replace(snapshot(), settings=Settings(qos="trainers"))
-    assert eligibility((asking(HELD, **demands),), seen).stuck == {ARRAY: why}
-
-
-@pytest.mark.parametrize("qos", ["", "trainers"])
-def test_a_trainer_may_be_in_the_qos_of_trainers_and_in_any_where_they_have_none(qos: str) -> None:
-    assert why_never(Demands(qos="trainers"), qos) is None
-
-
-def test_a_node_that_slurm_refuses_is_barred_as_long_as_that_is_believed() -> None:
-    refused = view(HELD, refused={"n1": NOW_S + 3600})
-    assert found(refused).barred == {ARRAY: {"n1"}}
-    assert found(refused, after_s=3601).barred == {}
-
-
-def test_who_is_refused_all_nodes_cannot_grow() -> None:
-    everywhere = view(HELD, refused=dict.fromkeys(("n1", "n2", "n3"), NOW_S + 30))
-    assert "Slurm refuses them" in found(everywhere).stuck[ARRAY]
-
-
-def test_whose_elements_wait_for_no_node_cannot_grow_until_that_is_over() -> None:
-    waits = view(HELD, wait=Wait("Licenses", NOW_S + 300, NOW_S, 0))
-    assert found(waits).stuck[ARRAY].endswith("now: Licenses")
-    assert found(waits, after_s=300) == Eligibility()
+def test_nothing_is_said(mine: TrainerView, of: Snapshot, after_s: float) -> None:
+    assert found(mine, of, after_s) == Eligibility()
 
 
 def test_what_keeps_one_trainer_back_is_nothing_to_others() -> None:
-    qos = TrainerState(wait=Wait("QOS", NOW_S + 300, NOW_S, 0))
-    stuck = view_of(replace(trainer(HELD), array=99), qos)
-    assert found(view(HELD), stuck).stuck.keys() == {99}
+    stuck = view_of(replace(trainer(HELD), array=99), WAITS.state)
+    assert eligibility((view(HELD), stuck), SITE).stuck.keys() == {99}

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-import pytest
-
-from bftrainer_slurm.controller.decide.actions import Grow
-from bftrainer_slurm.controller.decide.available import free_units, growable
+from bftrainer_slurm.controller.decide.actions import Grow, Shrink, elements_of
+from bftrainer_slurm.controller.decide.available import free_units, growable, refill
 from bftrainer_slurm.controller.decide.eligibility import eligibility
 from bftrainer_slurm.controller.decide.headroom import headroom
-from bftrainer_slurm.controller.decide.planning import Planning, offered, problem_of
+from bftrainer_slurm.controller.decide.planning import offered, problem_of
 from bftrainer_slurm.controller.decide.reconcile import Room, moves_towards, without_room
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
-from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     Demands,
-    Element,
     ElementId,
     ElementState,
     Memory,
@@ -35,10 +29,19 @@ from bftrainer_slurm.model import (
     WaitingJob,
 )
 from bftrainer_slurm.planner.objectives import find
-from bftrainer_slurm.planner.problem import Plan, gpus_of
-from bftrainer_slurm.planner.solver import Planner
-from tests.controller.decide.test_problem import known
-from tests.controller.worlds import cluster, named, released, snapshot, state_of, view_of
+from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
+from tests.controller.decide.test_planning import known
+from tests.controller.setting import Planner
+from tests.controller.worlds import (
+    cases,
+    cluster,
+    element,
+    named,
+    released,
+    snapshot,
+    state_of,
+    view_of,
+)
 from tests.controller.worlds import trainer as a_trainer
 
 GPUS, CPUS, MEMORY_MB = 8, 16, 8000
@@ -59,19 +62,24 @@ def node(name: str, gpus: int, memory_mb: float, cpus: int | None = None, has: i
 
 
 def trainer(
-    array: int, gpus: int, *nodes: str, more: int = 0, memory_mb: float = 0.0, cpus: int = 0
+    array: int,
+    gpus: int,
+    *nodes: str,
+    said: str = "running",
+    more: int = 0,
+    memory_mb: float = 0.0,
+    cpus: int = 0,
 ) -> TrainerView:
     """A trainer of so many GPUs an element, 0 for whole nodes; two processors a GPU by default."""
-    states = [ElementState.RUNNING] * len(nodes) + [ElementState.HELD] * more
     cpus = cpus or 2 * gpus or CPUS
-    elements = tuple(
-        Element(ElementId(array, task), state, name, cpus=cpus, memory_mb=memory_mb, gpus=gpus)
-        for task, (state, name) in enumerate(zip(states, [*nodes, *[None] * more], strict=True))
+    states = [*(f"{said} {name}" for name in nodes), *["held"] * more]
+    elements = (
+        element(task, one, cpus=cpus, memory_mb=memory_mb, gpus=gpus)
+        for task, one in enumerate(states)
     )
     asks = Resources(cpus=cpus if gpus else 0, gres=gres(gpus))
     demands = Demands(resources=asks, memory=Memory(memory_mb), gpus=gpus)
-    plain = replace(a_trainer(*elements, array=array), demands=demands)
-    return view_of(plain, state_of(plain))
+    return view_of(replace(a_trainer(*elements, array=array), demands=demands))
 
 
 def seen(
@@ -84,43 +92,40 @@ def seen(
     return cluster(*views, of=of, forecast=BackfillForecast())
 
 
-@pytest.fixture(scope="module")
-def planner() -> Iterator[Planner]:
-    with Planner(time_limit_s=20.0) as planner:
-        planner.warm_up()
-        yield planner
+def free(of: ClusterView, reserve: int = 0) -> dict[str, int]:
+    return growable(free_units(of), of, Settings(reserve=reserve))
 
 
-@pytest.fixture
-def planning(planner: Planner) -> Planning:
-    return Planning(planner, History(":memory:"))
-
-
-def free(of: ClusterView) -> dict[str, int]:
-    return growable(free_units(of), of, Settings())
-
-
-def plan(planning: Planning, of: ClusterView) -> tuple[dict[str, set[str]], set[int]]:
-    """Return the nodes of each trainer, and the trainers that find no room on theirs."""
+def planned(of: ClusterView) -> tuple[Problem, Plan]:
     eligible = eligibility(of.views, of.snapshot)
-    build = partial(problem_of, of, free(of), find("throughput"), known, {}, eligible)
-    standing = planning.answer(build, of.now_s)
-    assert standing is not None
-    bars = without_room(of.views, standing.plan, Room(of, free(of)))
-    found = {key: set(nodes) for key, nodes in standing.plan.assignment.items()}
-    return found, {bar.array for bar in bars if bar.array is not None}
+    problem = problem_of(of, free(of), find("throughput"), known, {}, eligible)
+    return problem, Planner().plan(problem)
 
 
-def test_the_plan_gives_out_gpus_with_memory_to_match_and_an_element_starts_beside_them() -> None:
-    """Ordinary jobs have three GPUs and most of the memory of n1."""
+def nodes_of(plan: Plan) -> dict[str, set[str]]:
+    return {key: set(nodes) for key, nodes in plan.assignment.items()}
+
+
+def test_the_plan_gives_out_gpus_with_memory_and_processors_to_match() -> None:
+    """Ordinary jobs have three GPUs and most of the memory of n1, and most processors of n4."""
     mine = trainer(5, 1, "n1", more=1, memory_mb=1000), trainer(6, 2, "n2", more=2, memory_mb=2000)
-    full, roomy = node("n1", 4, 6000), node("n2", 2, 2000)
-    of = seen((full, roomy, node("n3", 0, 0)), *mine, busy="n1")
-    assert offered(of, mine, free(of)) == {"n1": 3, "n2": 8, "n3": 8}
+    full, roomy, busy = node("n1", 4, 6000), node("n2", 2, 2000), node("n4", 0, 0, cpus=13)
+    of = seen((full, roomy, node("n3", 0, 0), busy), *mine, busy="n1")
+    assert offered(of, mine, free(of)) == {"n1": 3, "n2": 8, "n3": 8, "n4": 1}
     room = Room(of, free(of))
     assert room.take(mine[1], NAMES, mine[1].spare) == {"n1", "n3"}
     other = trainer(7, 1, more=3, memory_mb=1000)
     assert room.take(other, NAMES, other.spare) == {"n2", "n3"}  # the memory of n1 is gone
+
+
+def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_size() -> None:
+    mine = trainer(5, 4, "n1"), trainer(6, 2, "n1", "n2", "n3")
+    of = seen([node("n1", 7, 0), node("n2", 5, 0), node("n3", 6, 0)], *mine, busy="n1 n2 n3")
+    left = [free(of, reserve=gpus) for gpus in (0, 4, 6)]
+    assert left == [{"n1": 1, "n2": 3, "n3": 2}, {"n1": 1, "n3": 1}, {}]
+    gone = [[str(one) for one in elements_of(Shrink, refill(free(of), of, gpus))] for gpus in
+            (6, 7, 20)]  # fmt: skip
+    assert gone == [[], ["6_1"], ["6_1", "6_2"]]  # each trainer keeps one
 
 
 def test_an_element_on_its_way_to_a_node_makes_no_room_there_for_another_trainer() -> None:
@@ -136,22 +141,25 @@ def test_an_element_on_its_way_to_a_node_makes_no_room_there_for_another_trainer
     assert offered(of, of.views, free(of))["n1"] == 2
 
 
-def test_who_finds_too_little_memory_beside_others_keeps_its_part_of_the_plan_and_waits(
-    planning: Planning,
+LITTLE, NEW = trainer(7, 1, "n1", memory_mb=100), trainer(6, 2, more=1, memory_mb=5000)
+FEW = trainer(5, 1, "n1", cpus=12), trainer(7, 1, "n1", cpus=1), trainer(6, 1, more=1, cpus=6)
+
+
+@cases(
+    "on, views, waits",
+    too_little_memory=(
+        node("n1", 3, 6100), (trainer(5, 2, "n1", memory_mb=6000), LITTLE, NEW), [6]
+    ),
+    not_too_little=(node("n1", 1, 100), (LITTLE, NEW), []),
+    too_few_processors=(node("n1", 2, 0, cpus=13), FEW, [6]),
+)  # fmt: skip
+def test_who_finds_too_little_beside_others_keeps_its_part_of_the_plan_and_waits(
+    on: Node, views: tuple[TrainerView, ...], waits: list[int]
 ) -> None:
-    there, little = trainer(5, 2, "n1", memory_mb=6000), trainer(7, 1, "n1", memory_mb=100)
-    new = trainer(6, 2, more=1, memory_mb=5000)
-    of = seen([node("n1", 3, 6100)], there, little, new)
-    assert plan(planning, of) == ({"5": {"n1"}, "6": {"n1"}, "7": {"n1"}}, {6})
-    of = seen([node("n1", 1, 100)], little, new)
-    assert plan(planning, of) == ({"6": {"n1"}, "7": {"n1"}}, set())
-
-
-def test_processors_count_as_memory_does(planning: Planning) -> None:
-    there, little = trainer(5, 1, "n1", cpus=12), trainer(7, 1, "n1", cpus=1)
-    new = trainer(6, 1, more=1, cpus=6)
-    of = seen([node("n1", 2, 0, cpus=13)], there, little, new)
-    assert plan(planning, of) == ({"5": {"n1"}, "6": {"n1"}, "7": {"n1"}}, {6})
+    of = seen([on], *views)
+    _, plan = planned(of)
+    assert nodes_of(plan) == {str(one.array): {"n1"} for one in views}
+    assert [bar.array for bar in without_room(of.views, plan, Room(of, free(of)))] == waits
 
 
 def test_whichever_element_a_limit_sends_to_a_node_no_gpu_of_it_is_given_twice() -> None:
@@ -172,22 +180,17 @@ def test_whichever_element_a_limit_sends_to_a_node_no_gpu_of_it_is_given_twice()
         if isinstance(move, Grow)
     ]
     gpus = {id_: count for view in mine for id_, count in view.trainer.element_gpus.items()}
-    released_to = Counter[str]()
-    for grow in grows:
-        released_to[next(iter(grow.nodes))] += gpus[grow.elements[0]]
-    assert released_to == {"n1": 1, "n2": 3, "n3": 1}
+    assert {(*one.nodes, gpus[one.elements[0]]) for one in grows} == {
+        ("n1", 1), ("n2", 3), ("n3", 1)
+    }  # fmt: skip
 
 
-def test_trainers_of_gpus_have_no_node_without_them_and_others_have_these_whole(
-    planning: Planning,
-) -> None:
+def test_trainers_of_gpus_have_no_node_without_them_and_others_have_these_whole() -> None:
     mine = trainer(6, 2, more=3), trainer(7, 0, more=3)
     nodes = node("n1", 0, 0, has=0), node("n2", 0, 0, cpus=3, has=0), node("n3", 3, 0)
-    found, waiting = plan(planning, seen(nodes, *mine, busy="n2 n3"))
-    assert (found, waiting) == ({"6": {"n3"}, "7": {"n1"}}, set())
-    standing = planning.standing
-    assert standing is not None
-    assert gpus_of(standing.problem, standing.plan) == (5, 2)
+    problem, plan = planned(seen(nodes, *mine, busy="n2 n3"))
+    assert nodes_of(plan) == {"6": {"n3"}, "7": {"n1"}}
+    assert gpus_of(problem, plan) == (5, 2)
 
 
 def test_whole_node_trainers_leave_nodes_without_gpus_for_jobs_that_take_parts() -> None:

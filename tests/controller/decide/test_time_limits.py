@@ -1,3 +1,5 @@
+"""How long elements may stay where they start, and until when they are kept there."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,12 +13,10 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob
 from tests.controller.worlds import NOW_S, cases, element, named, trainer, view_of
 
-OPERATOR = Settings(operator=True)
-OWNER = Settings(operator=False)
+OPERATOR, OWNER = Settings(operator=True), Settings(operator=False)
 BOTH = pytest.mark.parametrize("settings", [OPERATOR, OWNER], ids=["operator", "owner"])
 MINUTE, HOUR = 60.0, 3600.0
-NEAR = "near its time limit"
-RESERVED = "its node is reserved (course)"
+NEAR, RESERVED = "near its time limit", "its node is reserved (course)"
 
 
 def claims(
@@ -31,13 +31,10 @@ def reserved(in_s: float, for_s: float = HOUR, node: str = "n1") -> Reservation:
     return Reservation("course", NOW_S + in_s, NOW_S + in_s + for_s, (node,))
 
 
-def wanted(in_s: float | None, node: str = "n1") -> Snapshot:
-    return claims(waiting=(job(in_s, node),))
-
-
-def job(in_s: float | None, node: str = "n1") -> WaitingJob:
-    """A job that Slurm expects to start there then, or does not say when."""
-    return WaitingJob(7, "main", 1, None if in_s is None else NOW_S + in_s, (node,))
+def wanted(*in_s: float | None, node: str = "n1") -> Snapshot:
+    """Jobs that Slurm expects to start there then, or does not say when."""
+    starts = (None if one is None else NOW_S + one for one in in_s)
+    return claims(waiting=tuple(WaitingJob(7, "main", 1, one, (node,)) for one in starts))
 
 
 def running(ran_s: float, left_s: float | None, task: int = 1, node: str = "n1") -> Element:
@@ -46,52 +43,43 @@ def running(ran_s: float, left_s: float | None, task: int = 1, node: str = "n1")
     return element(task, "running", node, start_s=NOW_S - ran_s, **times)
 
 
+Kept = list[tuple[tuple[int, ...], float | str]]
+
+
 def kept(
     *elements: Element, settings: Settings, user: int | None = None, by: Snapshot | None = None
-) -> list[tuple[tuple[int, ...], float | str]]:
+) -> Kept:
     """Which tasks are to end then (seconds from now), or to leave at once, and why."""
-    mine = view_of(trainer(*elements, minutes=user))
+    found = keep_limits(view_of(trainer(*elements, minutes=user)), by or claims(), settings)
     return [
         (
-            tuple(id_.task for id_ in action.elements),
-            action.end_s - NOW_S if isinstance(action, EndAt) else action.why,
+            tuple(id_.task for id_ in one.elements),
+            one.end_s - NOW_S if isinstance(one, EndAt) else one.why,
         )
-        for action in keep_limits(mine, by or claims(), settings)
+        for one in found
     ]
 
 
-@pytest.mark.parametrize(
-    ("by", "user", "operator", "owner"),
-    [
-        pytest.param(claims(), None, (60, 10), (60, 60), id="an hour"),
-        pytest.param(claims(), 1440, (60, 10), (60, 60), id="an hour of a day"),
-        pytest.param(claims(), 5, (5, 5), (5, 5), id="what its user asked for"),
-        pytest.param(claims(minutes=30), None, (30, 10), (30, 30), id="what the partition allows"),
-        pytest.param(wanted(42 * MINUTE), None, (60, 10), (60, 40), id="a hole before a job"),
-        pytest.param(wanted(5 * MINUTE), None, (60, 3), (60, 3), id="a short hole"),
-        pytest.param(wanted(90), None, (60, 1), (60, 1), id="the shortest hole"),
-        pytest.param(wanted(9 * HOUR), None, (60, 10), (60, 60), id="a long hole"),
-        pytest.param(wanted(MINUTE, "n2"), None, (60, 10), (60, 60), id="another node's hole"),
-        pytest.param(wanted(None), None, (60, 10), (60, 10), id="a job without a forecast"),
-        pytest.param(
-            claims(waiting=(job(42 * MINUTE), job(None))),
-            None,
-            (60, 10),
-            (60, 40),
-            id="one beside it",
-        ),
-        pytest.param(claims(reserved(1860)), None, (30, 10), (30, 30), id="up to a reservation"),
-        pytest.param(claims(reserved(9 * HOUR)), None, (60, 10), (60, 60), id="one far ahead"),
-        pytest.param(claims(reserved(110)), None, None, None, id="one too soon"),
-        pytest.param(claims(reserved(-60)), None, None, None, id="one that is active"),
-        pytest.param(claims(reserved(-HOUR, 60)), None, (60, 10), (60, 60), id="one that is over"),
-        pytest.param(
-            claims(reserved(60, node="n2")), None, (60, 10), (60, 60), id="of another node"
-        ),
-        pytest.param(
-            claims(reserved(2 * HOUR), reserved(1860)), None, (30, 10), (30, 30), id="the first"
-        ),
-    ],
+@cases(
+    "by, user, operator, owner",
+    an_hour=(claims(), None, (60, 10), (60, 60)),
+    an_hour_of_a_day=(claims(), 1440, (60, 10), (60, 60)),
+    what_its_user_asked_for=(claims(), 5, (5, 5), (5, 5)),
+    what_the_partition_allows=(claims(minutes=30), None, (30, 10), (30, 30)),
+    a_hole_before_a_job=(wanted(42 * MINUTE), None, (60, 10), (60, 40)),
+    a_short_hole=(wanted(5 * MINUTE), None, (60, 3), (60, 3)),
+    the_shortest_hole=(wanted(90), None, (60, 1), (60, 1)),
+    a_long_hole=(wanted(9 * HOUR), None, (60, 10), (60, 60)),
+    another_nodes_hole=(wanted(MINUTE, node="n2"), None, (60, 10), (60, 60)),
+    a_job_without_a_forecast=(wanted(None), None, (60, 10), (60, 10)),
+    one_beside_it=(wanted(42 * MINUTE, None), None, (60, 10), (60, 40)),
+    up_to_a_reservation=(claims(reserved(1860)), None, (30, 10), (30, 30)),
+    one_far_ahead=(claims(reserved(9 * HOUR)), None, (60, 10), (60, 60)),
+    one_too_soon=(claims(reserved(110)), None, None, None),
+    one_that_is_active=(claims(reserved(-60)), None, None, None),
+    one_that_is_over=(claims(reserved(-HOUR, 60)), None, (60, 10), (60, 60)),
+    of_another_node=(claims(reserved(60, node="n2")), None, (60, 10), (60, 60)),
+    the_first=(claims(reserved(2 * HOUR), reserved(1860)), None, (30, 10), (30, 30)),
 )
 def test_the_limit_that_a_start_asks_for(
     by: Snapshot, user: int | None, operator: tuple[int, int] | None, owner: tuple[int, int] | None
@@ -109,7 +97,9 @@ def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
 
 ENDING = element(1, "ending n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)
 ELSEWHERE = {"by": claims(reserved(0, node="n2"), reserved(-HOUR, 60))}
-Kept = list[tuple[tuple[int, ...], float | str]]
+SOON = {"by": claims(reserved(89))}
+OLDER = running(1900, 1700, 2, "n2")
+TOGETHER = [running(3480, 120, 0), running(3480, 120, 1, "n2")]
 
 
 @cases(
@@ -118,28 +108,24 @@ Kept = list[tuple[tuple[int, ...], float | str]]
     ending=("owner", [ENDING], {}, []),
     more_than_half_an_hour_left=("operator", [running(1799, 1801)], {}, []),
     lengthened_to_an_hour=("operator", [running(1801, 1799)], {}, [((1,), HOUR)]),
-    in_one_request=(
-        *("operator", [running(600, 3000), running(1900, 1700, 2, "n2")], {}, [((1, 2), HOUR)]),
-    ),
+    in_one_request=("operator", [running(600, 3000), OLDER], {}, [((1, 2), HOUR)]),
     an_owners_with_time_left=("owner", [running(3000, 100)], {}, []),
     an_owners_near_its_limit=("owner", [running(3580, 29)], {}, [((1,), NEAR)]),
-    every_second_one_of_those_that_began_together=(
-        *("owner", [running(3480, 120, 0), running(3480, 120, 1, "n2")], {}, [((0,), NEAR)]),
-    ),
-    begun_before_the_clock_was_set_back=(
-        *("owner", [running(-2 * HOUR, 29, 0)], {}, [((0,), NEAR)]),
-    ),
-    begun_then_as_a_second_one=("owner", [running(-2 * HOUR, 29)], {}, [((1,), NEAR)]),
+    every_second_one_of_those_that_began_together=("owner", TOGETHER, {}, [((0,), NEAR)]),
+    begun_before_the_clock_was_set_back=("owner", [running(-2 * HOUR, 29, 0)], {}, [((0,), NEAR)]),
     up_to_the_users_own_limit=("operator", [running(40, 20)], {"user": 5}, [((1,), 260)]),
     never_past_it=("operator", [running(280, 20)], {"user": 5}, [((1,), NEAR)]),
     none_where_one_can_have_no_more=(
         "operator", [running(600, 1140), running(600, 3000, 2, "n2")],
         {"by": claims(reserved(1200))}, [],
     ),
-    more_than_an_hour_is_shortened=(
-        *("both", [running(60, 24 * HOUR)], {"user": 1440}, [((1,), HOUR)]),
-    ),
+    more_than_an_hour_is_cut=("both", [running(60, 24 * HOUR)], {"user": 1440}, [((1,), HOUR)]),
     reserved_elsewhere_or_in_the_past=("both", [running(600, 3000)], ELSEWHERE, []),
+    # One made with IGNORE_JOBS, or Slurm would not have made it.
+    past_reservation=("both", [running(60, 1800)], {"by": claims(reserved(1800))}, [((1,), 1740)]),
+    about_to_be_reserved=("both", [running(600, 3000)], SOON, [((1,), RESERVED)]),
+    and_without_a_limit=("both", [running(600, None)], SOON, [((1,), RESERVED)]),
+    reserved_now=("both", [running(600, 3000)], {"by": claims(reserved(-60))}, [((1,), RESERVED)]),
 )  # fmt: skip
 def test_limits_are_kept_of_those(
     who: str, elements: list[Element], more: dict[str, Any], changes: Kept
@@ -147,24 +133,6 @@ def test_limits_are_kept_of_those(
     for name, settings in (("operator", OPERATOR), ("owner", OWNER)):
         if who in (name, "both"):
             assert kept(*elements, settings=settings, **more) == changes
-
-
-@BOTH
-def test_no_limit_reaches_past_a_reservation(settings: Settings) -> None:
-    """One made with IGNORE_JOBS, or Slurm would not have made it."""
-    by = claims(reserved(1800))
-    assert kept(running(60, 1800), by=by, settings=settings) == [((1,), 1740)]
-    assert kept(running(60, 1740), by=by, settings=settings) == []
-
-
-@BOTH
-@pytest.mark.parametrize("in_s", [89, 0, -60])
-@pytest.mark.parametrize("left_s", [3000.0, None])
-def test_an_element_leaves_a_node_before_its_reservation(
-    settings: Settings, in_s: float, left_s: float | None
-) -> None:
-    by = claims(reserved(in_s))
-    assert kept(running(600, left_s), by=by, settings=settings) == [((1,), RESERVED)]
 
 
 @BOTH

@@ -31,31 +31,24 @@ def test_everything_else_is_what_the_script_measured() -> None:
 @pytest.mark.parametrize(
     "lie",
     [
-        {"samples": -1.0},
-        {"samples": math.nan},
-        {"samples": 1e300},
-        {"steps": math.inf},
-        {"nodes": 9.0},
-        {"generation": -1.0},
-        {"pause_s": 1e6},
+        *({"samples": -1.0}, {"samples": math.nan}, {"samples": 1e300}, {"steps": math.inf}),
+        *({"nodes": 9.0}, {"generation": -1.0}, {"pause_s": 1e6}),
     ],
+    ids=str,
 )
 def test_what_cannot_be_true_is_refused(lie: dict[str, float]) -> None:
     assert read_report(note(NoteKind.PROGRESS, 5.0, **lie), max_nodes=8) is None
-
-
-def test_a_new_generation_says_how_the_trainer_runs() -> None:
-    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4)
-    assert read_reform(told) == Reform(5.0, 3, 4)
 
 
 @pytest.mark.parametrize(
     ("said", "launcher"),
     [(8, "srun python"), (3.5, "accelerate"), (-1, ""), (99, ""), (math.nan, ""), (0, "")],
 )
-def test_a_new_generation_says_what_has_started_it(said: float, launcher: str) -> None:
-    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4, launcher=said)
-    assert read_reform(told) == Reform(5.0, 3, 4, launcher)
+def test_a_new_generation_says_how_the_trainer_runs_and_what_has_started_it(
+    said: float, launcher: str
+) -> None:
+    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=1, launcher=said)
+    assert read_reform(told) == Reform(5.0, 3, 1, launcher)
 
 
 @pytest.mark.parametrize("wrong", [{"nodes": 0}, {"generation": math.nan}])

@@ -78,27 +78,30 @@ def test_nodes_are_read_when_a_job_has_woken_one() -> None:
     assert slurm.requests_ == ["queue"]
 
 
-def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
-    slurm = site()
-    first = reading(slurm)
-    reading(slurm, first, now_s=NOW_S + 15)
-    reading(slurm, first, now_s=NOW_S + 86_400)
-    assert slurm.requests_.count("configuration") == 2
+def unasked(**more: Any) -> MadeUpSlurm:
+    """A Slurm that does not tell its configuration."""
+    return site(fails={"configuration": GatewayError("exit status 1")}, **more)
 
 
-def test_what_slurm_does_not_say_of_its_configuration_is_asked_for_a_minute_later() -> None:
-    slurm = site()
-    first = reading(slurm)
-    slurm = site(fails={"configuration": GatewayError("exit status 1")})
-    first = reading(slurm, first, now_s=NOW_S + 3600)
-    assert first.configuration == slurm.configured
-    for seconds, count in ((30, 1), (61, 2)):
-        reading(slurm, first, now_s=NOW_S + 3600 + seconds)
-        assert slurm.requests_.count("configuration") == count
+@cases(
+    "slurm, after_s, asked",
+    not_after_a_moment=(site(), [15], 0),
+    once_a_day=(site(), [86_400], 1),
+    not_at_once_where_slurm_did_not_tell=(unasked(), [3600, 3630], 1),
+    but_a_minute_later=(unasked(), [3600, 3661], 2),
+)
+def test_how_slurm_is_configured_is_asked(
+    slurm: MadeUpSlurm, after_s: list[float], asked: int
+) -> None:
+    one = first = reading(site())
+    for seconds in after_s:
+        one = reading(slurm, one, now_s=NOW_S + seconds)
+    assert slurm.requests_.count("configuration") == asked
+    assert one.configuration == first.configuration
 
 
 def test_before_it_has_said_any_of_it_nothing_is_taken_for_granted_and_each_look_asks() -> None:
-    slurm = site(fails={"configuration": GatewayError("exit status 1")})
+    slurm = unasked()
     first = reading(slurm)
     assert first.configuration == Configuration(told=False)
     assert first.misfits[0].startswith("Slurm does not tell its configuration")
@@ -141,14 +144,11 @@ def test_a_queue_that_passes_do_not_come_to_the_end_of_is_warned_of_once(
     assert not reading(slurm, first).misfits
 
 
-def test_a_site_that_suits_trainers_is_told_nothing() -> None:
-    assert reading(site()).misfits == ()
-
-
 def test_that_a_site_cancels_what_it_preempts_is_known_from_the_first_such_element() -> None:
     first = reading(site(trainer("preempted n1")))
     assert "PreemptMode=CANCEL" in first.misfits[0]
     assert reading(site(), first).misfits == first.misfits
+    assert reading(site()).misfits == ()
 
 
 @cases(
@@ -173,24 +173,23 @@ def test_trainers_of_others_are_ordinary_jobs() -> None:
 
 
 HELD = trainer("held", "held", array=99)
+MOVED = replace(HELD, partition="main")
 
 
 @cases(
     "one, mine, said",
-    moved_by_the_site=(replace(HELD, partition="main"), True, True),
-    of_another_controller=(replace(HELD, partition="main"), False, False),
-    in_our_partition=(HELD, True, False),
-    one_that_runs_elsewhere=(replace(THEIRS, partition="main"), True, False),
-)  # fmt: skip
+    moved_by_the_site=(MOVED, True, "in partition main, not bftrainer, so it stays held"),
+    of_another_controller=(MOVED, False, ""),
+    in_our_partition=(HELD, True, ""),
+    one_that_runs_elsewhere=(replace(THEIRS, partition="main"), True, ""),
+)
 def test_a_trainer_that_came_to_another_partition_is_named(
-    one: Trainer, mine: bool, said: bool
+    one: Trainer, mine: bool, said: str
 ) -> None:
-    found = reading(
-        site(one), mine=lambda it: mine and it.partition == Snapshot(0.0).partition
-    ).queue
-    assert (99 in found.malformed) == said
-    if said:
-        assert "in partition main, not bftrainer, so it stays held" in found.malformed[99]
+    ours = Snapshot(0.0).partition
+    found = reading(site(one), mine=lambda it: mine and it.partition == ours).queue.malformed
+    assert (99 in found) == bool(said)
+    assert said in found.get(99, "")
 
 
 def test_a_trainer_that_came_without_its_record_is_named() -> None:
@@ -207,9 +206,7 @@ def test_a_trainer_that_came_without_its_record_is_named() -> None:
     "slurm, mine, names",
     a_busy_node_with_no_job_to_be_seen_is=(site(nodes="n5 n6", private={"n5"}), True, {"n5"}),
     nodes_of_trainers_and_of_ordinary_jobs_are_not=(site(nodes="n1 n2 n9"), True, set()),
-    one_on_which_an_element_only_waits_to_start_is=(
-        site(nodes="n3", private={"n3"}), True, {"n3"}
-    ),
+    one_on_which_an_element_only_waits_to_start_is=(site(nodes="n3", private={"n3"}), True, {"n3"}),
     those_of_trainers_of_others_are_not=(site(THEIRS, nodes="n1"), False, set()),
 )  # fmt: skip
 def test_unexplained(slurm: MadeUpSlurm, mine: bool, names: set[str]) -> None:

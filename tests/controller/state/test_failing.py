@@ -32,13 +32,9 @@ def test_counted_are(failing: Failing, count: int, node: str, on_node: int) -> N
     assert (failing.count, failing.node, failing.on_node) == (count, node, on_node)
 
 
-def test_failures_are_forgotten_once_a_trainer_trains_on_their_node_or_that_is_unknown() -> None:
-    for before in (after("n2", "n1", "n1"), after("n1", None), after(None, None)):
-        assert after_progress(before, frozenset({"n1"}), NOW_S + 9) is None
-
-
 def test_those_on_a_node_on_which_it_does_not_train_are_kept_for_an_hour() -> None:
     failing = after("n2", "n1", "n1")
+    assert after_progress(failing, frozenset({"n1"}), NOW_S + 9) is None
     kept = after_progress(failing, frozenset({"n2"}), NOW_S + 9)
     assert kept is not None
     assert (kept.count, kept.in_a_row, kept.failed_on) == (0, 2, ("n1",))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,26 +40,49 @@ def left(tried: TriedSizes, most: int = 4, at_s: float = NOW_S, sizes: Sizes = A
 
 
 TWICE_ON_3 = fails(ON_2, 3, "n1", "n1")
+AGAIN = TWICE_ON_3.trains(2, named("n1 n2"))
+FOUR_NODES = named("n1 n2 n3 n4")
+NOT_ON_2 = fails(ON_2.trains(4, FOUR_NODES), 2, "n1", "n2")
+ON_4 = NOTHING_TRIED.trains(4, FOUR_NODES)
+ON_4_NOT_3 = fails(ON_4, 3, "n1", "n2")
+ON_4_NOT_2 = fails(ON_4_NOT_3, 2, "n1", "n2")
+MANY = ON_2
+for _size in range(40, 20, -1):
+    MANY = fails(MANY, _size, "n1", "n2").trains(2, named("n1 n2"))
 
 
-def test_a_size_on_which_it_fails_twice_is_left_out_and_smaller_ones_come_first() -> None:
-    assert left(fails(ON_2, 3, "n1")) == [1, 2, 3, 4]
-    assert list(TWICE_ON_3.left_out(NOW_S)) == [3]
-    assert left(TWICE_ON_3) == [1, 2]
+@cases(
+    "tried, most, after_s, sizes",
+    all_after_a_single_failure=(fails(ON_2, 3, "n1"), 4, 0, [1, 2, 3, 4]),
+    not_one_on_which_it_fails_twice_and_smaller_ones_come_first=(TWICE_ON_3, 4, 0, [1, 2]),
+    all_but_that_one_once_it_trains_again=(AGAIN, 4, 0, [1, 2, 4]),
+    and_for_good=(AGAIN.trains(4, FOUR_NODES), 4, 1e6, [1, 2, 4]),
+    not_one_as_two_nodes_tell_of_it_at_the_same_time=(
+        ON_2.fails(3, ["n3", "n4"], ERROR, NOW_S).fails(3, ["n3"], ERROR, NOW_S), 4, 0, [1, 2]
+    ),
+    # Its checkpoints may fit one size, as DeepSpeed ZeRO's: later ones may fit another.
+    one_on_which_it_has_trained_not_for_an_hour=(NOT_ON_2.trains(4, FOUR_NODES), 4, 0, [1, 3, 4]),
+    and_then_again=(NOT_ON_2.trains(4, FOUR_NODES), 4, 3601, [1, 2, 3, 4]),
+    smaller_ones_first_also_then=(NOT_ON_2, 4, 0, [1]),
+    smaller_ones_than_one_on_which_it_trained=(ON_4_NOT_3, 4, 0, [1, 2]),
+    or_of_these_the_smaller_ones=(ON_4_NOT_2, 4, 0, [1]),
+    where_all_smaller_fail_one_on_which_it_trained=(fails(ON_4_NOT_2, 1, "n1", "n2"), 4, 0, [4]),
+    where_many_fail_those_alone_on_which_it_has_trained=(MANY, 40, 0, [1, 2]),
+)  # fmt: skip
+def test_a_trainer_may_have(tried: TriedSizes, most: int, after_s: float, sizes: list[int]) -> None:
+    assert left(tried, most, NOW_S + after_s) == sizes
 
 
-def test_once_it_trains_again_only_that_size_is_left_out_and_for_good() -> None:
-    again = TWICE_ON_3.trains(2, named("n1 n2"))
-    assert again.allowed(ANY, 1, 4, NOW_S) == Sizes(without=(3,))
-    assert left(again, at_s=NOW_S + 1e6) == [1, 2, 4]
-    assert left(again.trains(4, named("n1 n2 n3 n4")), at_s=NOW_S + 1e6) == [1, 2, 4]
-    assert left(again, 6, sizes=Sizes((2, 3, 6))) == [2, 6]
-    assert left(again, 9, sizes=Sizes(step=3)) == [6, 9]
+@pytest.mark.parametrize(
+    ("asked", "sizes"),
+    [(Sizes((2, 3, 6)), [2, 6]), (Sizes(step=3), [6, 9]), (Sizes((3,)), [3])],
+)
+def test_of_what_its_user_asks_for_nothing_else_is_left_out(asked: Sizes, sizes: list[int]) -> None:
+    assert left(AGAIN, 9, sizes=asked) == sizes
 
 
 @cases(
     "tried",
-    a_single_failure=fails(ON_2, 3, "n1"),
     one_every_hour=fails(fails(ON_2, 3, "n1"), 3, "n2", at_s=NOW_S + 3601),
     one_by_a_signal=fails(ON_2, 3, "n1", "n2", "n1", text=KILLED),
     those_of_which_only_a_new_node_tells=fails(ON_2, 3, "n3", "n3", "n3"),
@@ -78,32 +99,11 @@ def test_no_size_is_left_out_for(tried: TriedSizes) -> None:
 
 def test_a_new_node_may_be_the_cause_until_another_one_tells_of_it_too() -> None:
     unclear = fails(ON_2, 3, "n3", "n3")
-    assert unclear.in_question("n3")
-    assert not unclear.in_question("n1")
+    assert (unclear.in_question("n3"), unclear.in_question("n1")) == (True, False)
     assert not unclear.trains(3, named("n1 n2 n4")).in_question("n3")
     clear = fails(unclear, 3, "n4")
     assert list(clear.left_out(NOW_S)) == [3]
     assert not clear.in_question("n3")
-
-
-def test_two_nodes_that_tell_of_it_at_the_same_time_are_enough() -> None:
-    tried = ON_2.fails(3, ["n3", "n4"], ERROR, NOW_S).fails(3, ["n3"], ERROR, NOW_S)
-    assert list(tried.left_out(NOW_S)) == [3]
-
-
-def test_a_size_on_which_it_has_trained_is_left_out_for_an_hour_only() -> None:
-    """Its checkpoints may fit one size, as DeepSpeed ZeRO's: later ones may fit another."""
-    on_4 = fails(ON_2.trains(4, named("n1 n2 n3 n4")), 2, "n1", "n2")
-    assert left(on_4) == [1]
-    assert left(on_4.trains(4, named("n1 n2 n3 n4"))) == [1, 3, 4]
-    assert left(on_4, at_s=NOW_S + 3601) == [1, 2, 3, 4]
-
-
-def test_where_all_smaller_ones_fail_too_it_waits_for_a_size_on_which_it_trained() -> None:
-    tried = NOTHING_TRIED.trains(4, named("n1 n2 n3 n4"))
-    for size, then in ((3, [1, 2]), (2, [1]), (1, [4])):
-        tried = fails(tried, size, "n1", "n2")
-        assert left(tried) == then
 
 
 def test_a_script_that_never_trained_is_tried_on_half_of_its_nodes_and_again_on_half() -> None:
@@ -114,18 +114,6 @@ def test_a_script_that_never_trained_is_tried_on_half_of_its_nodes_and_again_on_
         asked.append(size)
         size = max(tried.smaller(range(2, 10), NOW_S), default=0)
     assert asked == [9, 5, 3, 2]
-
-
-def test_where_many_sizes_fail_it_has_only_those_on_which_it_has_trained() -> None:
-    tried = ON_2
-    for size in range(40, 20, -1):
-        tried = fails(tried, size, "n1", "n2").trains(2, named("n1 n2"))
-    assert left(tried, 40) == [1, 2]
-
-
-def test_a_user_who_asks_for_nothing_else_gets_what_fails() -> None:
-    again = TWICE_ON_3.trains(2, named("n1 n2"))
-    assert left(again, sizes=Sizes((3,))) == [3]
 
 
 def test_the_script_is_quoted() -> None:
@@ -164,72 +152,30 @@ def test_whatever_sizes_work_it_ends_on_the_largest_or_no_smaller_one_works(
 FOUR = trainer("running n0", "running n1", "running n2", "running n3")
 
 
-def said(saying: Saying, kind: NoteKind, after_s: float, **more: float | str) -> TrainerState:
-    state = saying.say(kind, after_s, **more)  # type: ignore[arg-type]
-    saying.mine = replace(saying.mine, state=state)
-    return state
-
-
-def failed_on_3(saying: Saying) -> None:
-    """It trains on two nodes, then fails on three, of which two tell."""
-    said(saying, NoteKind.REFORMED, 0.0, generation=1.0, nodes=2.0)
-    said(saying, NoteKind.PROGRESS, 12.0, steps=5.0, nodes=2.0)
-    for after_s, task, node in ((20.0, 0, "n0"), (30.0, 1, "n1")):
-        assert saying.mine.sizes_now(NOW_S + after_s) == ANY
-        said(saying, NoteKind.REFORMED, after_s, generation=after_s, nodes=3.0)
-        said(saying, NoteKind.FAILED, after_s + 3, task=task, node=node, nodes=3.0)
-
-
-def test_it_is_seen_in_what_the_members_of_a_group_say() -> None:
-    saying = Saying(view_of(FOUR, TrainerState(notified=True)))
-    failed_on_3(saying)
-    assert saying.mine.sizes_now(NOW_S + 40) == Sizes((1, 2))
-    assert saying.mine.state.failing is None, "no node is to blame, and nothing is given up"
-    assert not saying.mine.state.notified, "its output does not say this yet"
-
-
 def test_a_failure_counts_for_the_size_that_failed_though_the_next_group_has_another() -> None:
     saying = Saying(view_of(FOUR))
-    said(saying, NoteKind.PROGRESS, 1.0, steps=5.0, nodes=2.0)
-    said(saying, NoteKind.PROGRESS, 12.0, steps=9.0, nodes=2.0)
-    said(saying, NoteKind.REFORMED, 21.0, generation=3.0, nodes=4.0)
-    said(saying, NoteKind.FAILED, 22.0, nodes=3.0)
+    saying.hear(NoteKind.PROGRESS, 1.0, steps=5.0, nodes=2.0)
+    saying.hear(NoteKind.PROGRESS, 12.0, steps=9.0, nodes=2.0)
+    saying.hear(NoteKind.REFORMED, 21.0, generation=3.0, nodes=4.0)
+    saying.hear(NoteKind.FAILED, 22.0, nodes=3.0)
     assert list(saying.mine.state.tried.failed) == [3]
 
 
 @pytest.mark.parametrize("nodes", [0.0, -3.0, 5.0, 1e300])
 def test_an_impossible_size_is_none(nodes: float) -> None:
     saying = Saying(view_of(FOUR))
-    said(saying, NoteKind.FAILED, 1.0, nodes=nodes)
+    saying.hear(NoteKind.FAILED, 1.0, nodes=nodes)
     assert not saying.mine.state.tried.failed
-
-
-def tried_by(saying: Saying) -> TriedSizes:
-    """What the next controller is told."""
-    return saying.mine.state.tried.lasting
-
-
-def test_what_is_left_out_is_known_to_the_next_controller_from_then_on() -> None:
-    saying = Saying(view_of(FOUR))
-    failed_on_3(saying)
-    known = tried_by(saying)
-    assert left(known) == [1, 2], "it has not trained since"
-    assert known.left_out(NOW_S)[3].error == "no module named toch"
-    said(saying, NoteKind.REFORMED, 50.0, generation=50.0, nodes=2.0)
-    said(saying, NoteKind.PROGRESS, 70.0, steps=5.0, nodes=2.0)
-    assert left(tried_by(saying), at_s=NOW_S + 1e6) == [1, 2, 4]
-    said(saying, NoteKind.PROGRESS, 71.0, steps=6.0, nodes=3.0)
-    assert not tried_by(saying).failed, "it trains there after all"
 
 
 def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_once() -> None:
     first = Saying(view_of(FOUR))
-    said(first, NoteKind.PROGRESS, 1.0, steps=5.0, nodes=3.0)
-    said(first, NoteKind.PROGRESS, 12.0, steps=9.0, nodes=3.0)
-    said(first, NoteKind.FAILED, 20.0, nodes=4.0, node="n0")
-    known = tried_by(first)
+    first.hear(NoteKind.PROGRESS, 1.0, steps=5.0, nodes=3.0)
+    first.hear(NoteKind.PROGRESS, 12.0, steps=9.0, nodes=3.0)
+    first.hear(NoteKind.FAILED, 20.0, nodes=4.0, node="n0")
+    known = first.mine.state.tried.lasting
     second = Saying(view_of(FOUR, TrainerState(tried=known)))
-    said(second, NoteKind.FAILED, 20.0, nodes=4.0, node="n0", heard_after_s=30.0)
+    second.hear(NoteKind.FAILED, 20.0, nodes=4.0, node="n0", heard_after_s=30.0)
     assert second.mine.state.tried.failed[4].count == 1
 
 

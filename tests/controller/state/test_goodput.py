@@ -17,8 +17,6 @@ from bftrainer_slurm.controller.observe.reports import MOST_S, Loss, Report, Wor
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.statistics import Totals, goodput
 from bftrainer_slurm.model import ElementId
-from scripts.benchkit.steps import Step
-from scripts.exactly_once.account import account, in_the_model
 from tests.controller.worlds import ARRAY, NOW_S, cases
 
 SUBMIT_S = 1000.0
@@ -44,9 +42,7 @@ def report(time_s: float, generation: int = 1, pause_s: float | None = None) -> 
     not_while_it_trained_something_again=(
         [report(1010), report(1020), replace(report(1023, 2, 2.5), again_s=2.0)], 10.5, 0.5
     ),
-    not_until_the_next_report_where_nobody_lived_through_a_change=(
-        [report(1010), report(1100, 2)], 0, 0
-    ),
+    not_before_the_next_report_where_nobody_lived_on=([report(1010), report(1100, 2)], 0, 0),
 )  # fmt: skip
 def test_a_trainer_has_trained(reports: list[Report], trained_s: float, rescaling_s: float) -> None:
     work = after(*reports)
@@ -70,18 +66,6 @@ def spent(
     return goodput(work, totals, SUBMIT_S, ended=ended, now_s=now_s)
 
 
-def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
-    work = Work(SUBMIT_S, 1095, trained_s=70, rescaling_s=2)
-    assert spent(work, Totals(with_nodes_s=80, first_s=1010)) == {
-        "trained_s": 70,
-        "waiting_s": 20,
-        "rescaling_s": 2,
-        "lost_s": 8,
-        "again_s": 0,
-        "with_nodes_s": 80,
-    }
-
-
 def test_of_who_reports_nothing_only_its_nodes_are_known_and_after_its_end_no_wait() -> None:
     had = Totals(with_nodes_s=20, first_s=1010, last_s=1030)
     found = spent(None, had)
@@ -90,8 +74,7 @@ def test_of_who_reports_nothing_only_its_nodes_are_known_and_after_its_end_no_wa
 
 
 def test_a_requeue_of_all_elements_does_not_make_a_trainer_younger() -> None:
-    requeued = goodput(Work(900, 1095), Totals(), SUBMIT_S, ended=False, now_s=1100)
-    assert requeued["waiting_s"] == 200
+    assert spent(Work(900, 1095), Totals())["waiting_s"] == 200
 
 
 TIMES = st.floats(0, 100, allow_nan=False)
@@ -111,47 +94,37 @@ def test_the_parts_are_all_of_the_time(
 
 # A report: time, generation, how often it began at step 0 again, seconds since its checkpoint.
 Told: TypeAlias = tuple[float, int, int | None, float | None]
-LIVES: dict[str, tuple[list[Told], float, float]] = {
-    # what was told, what a change now would lose, what was thrown away so far
-    "its first start": ([(0, 1, None, None), (50, 1, None, None)], 0, 0),
-    "once anew": ([(0, 1, None, None), (50, 1, None, None), (60, 2, 1, None)], 0, 50),
-    "twice anew": (
-        [(0, 1, None, None), (50, 1, None, None), (60, 2, 1, None), (90, 2, 1, None)]
-        + [(100, 3, 2, None), (140, 3, 2, None)],
-        *(40, 50 + 30),
+FIRST_LIFE: list[Told] = [(0, 1, None, None), (50, 1, None, None)]
+SAVED_BEFORE: list[Told] = [(0, 1, 0, None), (50, 1, 0, 20)]
+
+
+@cases(
+    "told, lost_s, thrown_s",  # what a change now would lose, what was thrown away so far
+    in_its_first_start=(FIRST_LIFE, 0, 0),
+    once_anew=([*FIRST_LIFE, (60, 2, 1, None)], 0, 50),
+    twice_anew=(
+        [*FIRST_LIFE, (60, 2, 1, None), (90, 2, 1, None), (100, 3, 2, None), (140, 3, 2, None)],
+        40, 50 + 30,
     ),
-    "a new first node cannot tell": (
-        [(0, 1, 2, None), (50, 1, 2, None), (60, 2, None, None), (70, 2, None, None)],
-        *(10, 50),
+    where_a_new_first_node_cannot_tell=(
+        [(0, 1, 2, None), (50, 1, 2, None), (60, 2, None, None), (70, 2, None, None)], 10, 50
     ),
-    "twice anew, as two nodes saw it once each": (
-        [(0, 1, 1, None), (50, 1, 1, None), (60, 2, 1, None), (70, 2, 1, None)],
-        *(10, 50),
+    twice_anew_as_two_nodes_saw_it_once_each=(
+        [(0, 1, 1, None), (50, 1, 1, None), (60, 2, 1, None), (70, 2, 1, None)], 10, 50
     ),
-    "it resumes now": (
-        [(0, 1, 2, None), (50, 1, 2, None), (60, 2, 0, None), (90, 2, 0, None)],
-        *(0, 0),
-    ),
-    "it resumes, and anew again": (
+    as_it_resumes=([(0, 1, 2, None), (50, 1, 2, None), (60, 2, 0, None), (90, 2, 0, None)], 0, 0),
+    where_it_resumes_and_anew_again=(
         [(0, 1, 2, None), (60, 2, 0, None), (90, 2, 0, None), (99, 3, 1, None), (120, 3, 1, None)],
-        *(0, 30),
+        0, 30,
     ),
-    "since its checkpoint": ([(0, 1, 0, None), (50, 1, 0, 20)], 20, 0),
-    "back to its checkpoint": (
-        [(0, 1, 0, None), (50, 1, 0, 20), (60, 2, 0, None), (90, 2, 0, 30)],
-        *(30, 20),
+    since_its_checkpoint=(SAVED_BEFORE, 20, 0),
+    back_to_its_checkpoint=([*SAVED_BEFORE, (60, 2, 0, None), (90, 2, 0, 30)], 30, 20),
+    where_it_claims_more_than_it_trained=([(0, 1, 0, 999), (50, 1, 0, 999)], 50, 0),
+    where_it_claims_to_be_anew_for_years=(
+        [(0, 1, 99, None), (9e6, 1, 99, None), (9e6 + 1, 1, 99, None)], MOST_S, 0
     ),
-    "it claims more than it trained": ([(0, 1, 0, 999), (50, 1, 0, 999)], 50, 0),
-    "it claims to be anew, for years": (
-        [(0, 1, 99, None), (9e6, 1, 99, None), (9e6 + 1, 1, 99, None)],
-        *(MOST_S, 0),
-    ),
-}
-
-
-@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
-def test_what_a_change_loses(life: tuple[list[Told], float, float]) -> None:
-    told, lost_s, thrown_s = life
+)  # fmt: skip
+def test_what_a_change_loses(told: list[Told], lost_s: float, thrown_s: float) -> None:
     work: Work | None = None
     for time_s, generation, from_start, unsaved_s in told:
         pause_s = 10.0 if work and generation != work.generation else None
@@ -172,36 +145,6 @@ def test_steps_with_numbers_are_told_as_trained_again_once() -> None:
 
 def test_who_goes_on_in_memory_loses_nothing() -> None:
     assert Loss(present_s=500.0).seconds == 0.0
-
-
-@pytest.mark.parametrize(("saves_every", "again"), [(0, 12), (5, 2)])
-def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again: int) -> None:
-    """20 steps of a second, of which 12 lie before a change that takes it back."""
-    begin = 12 - again
-    lives = {"first": range(12), "second": range(begin, 20)}
-    made: list[Step] = []
-    work: Work | None = None
-    begin_s = time_s = 1000.0
-    for generation, (life, steps) in enumerate(lives.items(), start=1):
-        for step in steps:
-            more = {"group": life, "rate": 1.0, "numbers": [step]}
-            made.append(Step(time_s, 1, step, more=more))
-            report = Report(
-                *(time_s, time_s, step),
-                generation=generation,
-                pause_s=0.0 if generation > 1 else None,
-                from_start=0 if saves_every else generation - 1,
-                unsaved_s=float(step % saves_every) + 1 if saves_every else None,
-            )
-            work = add_report(work, report, 0.0, -1.0)
-            time_s += 1.0
-    told = account(*in_the_model(made), samples=20, epochs=1, loss=None)
-    had = Totals(with_nodes_s=time_s - begin_s, first_s=begin_s, last_s=time_s)
-    spent = goodput(work, had, begin_s, ended=True, now_s=time_s)
-    assert told.again == again
-    # One second more or less: the first report begins the time.
-    assert spent["again_s"] == pytest.approx(again, abs=1.0)
-    assert spent["trained_s"] == pytest.approx(told.trained - told.again, abs=1.0)
 
 
 EVENTS = st.tuples(

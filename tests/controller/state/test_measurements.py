@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.observe.reports import Report, Work
+from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state import measurements as measurements_module
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Stopwatch, Throughput
-from bftrainer_slurm.keeper.messages import Engaged
-from tests.controller.worlds import ARRAY, NOW_S
+from tests.controller.worlds import ARRAY, NOW_S, cases
 
 JOB = Job("alice", "digits")
 
@@ -79,55 +78,39 @@ def test_a_user_cannot_fill_the_disk_with_names(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_of_rescales_the_latest_nine_of_a_kind_count() -> None:
-    measurements = made()
+    history = History(":memory:")
+    measurements = Measurements(history)
     for number in range(20):
-        for grew in (True, False):
-            measurements.add_pause(JOB, ARRAY, NOW_S + number, 2, 0.1, grew)
+        for grew, seconds in ((True, 1.0), (False, 2.0), (None, 9.0)):
+            measurements.add_pause(JOB, ARRAY, NOW_S + number, 2, seconds, grew)
     kept = [one for one in measurements.rescales(JOB) if one.grew]
     assert [one.time_s - NOW_S for one in kept] == list(range(11, 20))
     assert len(measurements.rescales(JOB)) == 18
-
-
-def test_of_each_kind_the_last_document_of_a_trainer_is_kept() -> None:
-    measurements = made()
-    for generation in (1, 2):
-        measurements.keep(ARRAY, Engaged(generation, frozenset({0, 3})))
-    measurements.keep(ARRAY, Work(NOW_S, NOW_S, nodes=3))
-    assert measurements.kept(ARRAY, Engaged) == Engaged(2, frozenset({0, 3}))
-    assert measurements.kept(ARRAY, Work) == Work(NOW_S, NOW_S, nodes=3)
-    assert measurements.kept(99, Engaged) is None
-
-
-def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
-    history = History(":memory:")
-    for seconds, grew in ((0.3, True), (2.0, False), (9.0, None)):
-        Measurements(history).add_pause(JOB, ARRAY, NOW_S, 2, seconds, grew)
     pauses = history.counts.pauses
-    assert (pauses["up"].sum_s, pauses["down"].sum_s) == (0.3, 2.0)
+    assert (pauses["up"].sum_s, pauses["down"].sum_s) == (20.0, 40.0)
 
 
 def training(
     watch: Stopwatch,
-    begin_s: int,
+    begin_s: float,
     seconds: int,
     generation: int = 1,
     nodes: int = 2,
     rate: float | None = 100.0,
     steps: float | None = None,
 ) -> list[Throughput]:
-    """Report every second, from 0 samples on, after a first slow one."""
-    looks = []
-    for second in range(seconds + 1):
-        report = Report(
+    """Report every second, from 0 samples on."""
+    about = {"nodes": nodes, "generation": generation}
+    reports = (
+        Report(
             begin_s + second,
-            samples=None if rate is None else rate * second,
-            steps=None if steps is None else steps * second,
-            nodes=nodes,
-            generation=generation,
+            None if rate is None else rate * second,
+            None if steps is None else steps * second,
+            **about,
         )
-        look = watch.report(report)
-        looks += [look] if look else []
-    return looks
+        for second in range(seconds + 1)
+    )
+    return [look for one in reports if (look := watch.report(one))]
 
 
 def test_a_look_is_samples_over_seconds_on_a_number_of_nodes() -> None:
@@ -144,23 +127,19 @@ def test_the_warm_up_after_a_change_is_in_no_look() -> None:
     watch = Stopwatch(ARRAY)
     watch.report(Report(0.0, samples=0.0, nodes=2, generation=1))
     watch.report(Report(4.0, samples=1.0, nodes=2, generation=1))  # slow, while it compiles
-    reports = (Report(one, samples=100.0 * one, nodes=2, generation=1) for one in range(5, 45))
-    looks = [look for report in reports if (look := watch.report(report))]
-    assert [look.rate for look in looks] == [100.0]
+    assert [look.rate for look in training(watch, 5, 40)] == [100.0]
 
 
-def test_no_look_is_over_two_generations() -> None:
+@cases(
+    "first_s, then, looks",
+    is_over_two_generations=(22, (22, 24, 2, 3), []),
+    but_the_last_one_of_a_generation_if_it_was_long_enough=(27, (28, 1, 2, 3), [(2, 12.0)]),
+    is_over_a_count_that_falls=(30, (31, 19), []),
+)
+def test_no_look(first_s: int, then: tuple[int, ...], looks: list[tuple[int, float]]) -> None:
     watch = Stopwatch(ARRAY)
-    training(watch, 0, 22, generation=1, nodes=2)
-    looks = training(watch, 22, 24, generation=2, nodes=3)
-    assert looks == []
-
-
-def test_the_last_look_of_a_generation_counts_if_it_was_long_enough() -> None:
-    watch = Stopwatch(ARRAY)
-    training(watch, 0, 27, generation=1, nodes=2)
-    looks = training(watch, 28, 1, generation=2, nodes=3)
-    assert [(look.nodes, look.seconds) for look in looks] == [(2, 12.0)]
+    training(watch, 0, first_s)
+    assert [(look.nodes, look.seconds) for look in training(watch, *then)] == looks
 
 
 def test_where_samples_are_not_known_steps_times_nodes_stand_for_them() -> None:
@@ -171,13 +150,6 @@ def test_where_samples_are_not_known_steps_times_nodes_stand_for_them() -> None:
 @pytest.mark.parametrize("rate", [0.0, 1e12], ids=["who stands still", "what cannot be"])
 def test_nothing_is_measured_of(rate: float) -> None:
     assert training(Stopwatch(ARRAY), 0, 100, rate=rate) == []
-
-
-def test_a_count_that_falls_begins_the_look_anew() -> None:
-    watch = Stopwatch(ARRAY)
-    training(watch, 0, 30)
-    looks = training(watch, 31, 19)
-    assert looks == []
 
 
 amounts = st.one_of(st.none(), st.floats(0, 1e15))

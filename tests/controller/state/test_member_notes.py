@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,11 @@ from bftrainer_slurm.controller.state.profiles import reported_before
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.reader.stories import read_history
-from tests.controller.worlds import ARRAY, NOW_S, element, note, view
+from bftrainer_slurm.model import Element
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, note, view
 
-MINE = view("running n1", "running n2")
+BOTH = "running n1", "running n2"
+MINE = view(*BOTH)
 
 
 class Saying:
@@ -46,9 +49,9 @@ class Saying:
         said = note(kind, at_s, task, node, text=text, **measures)
         return self.members.take(self.mine, self.told, said, at_s + heard_after_s)
 
-    def hear(self, kind: NoteKind, after_s: float, **measures: float) -> None:
+    def hear(self, kind: NoteKind, after_s: float, **more: Any) -> None:
         """Say something; what it changes stays."""
-        self.mine = replace(self.mine, state=self.say(kind, after_s, **measures))
+        self.mine = replace(self.mine, state=self.say(kind, after_s, **more))
 
     @property
     def failures(self) -> int:
@@ -56,28 +59,21 @@ class Saying:
         return 0 if self.mine.state.failing is None else self.mine.state.failing.count
 
 
-def test_a_failure_counts_on_the_node_of_the_element_that_tells_it() -> None:
-    failing = Saying().say(NoteKind.FAILED).failing
-    assert failing is not None
-    assert (failing.count, failing.nodes, failing.text) == (1, ("n1",), "no module named toch")
-
-
-@pytest.mark.parametrize(
-    ("also", "nodes"), [(1.0, ("n1", "n2")), (0.0, ("n1",)), (7.0, ("n1",)), (-1e300, ("n1",))]
+@cases(
+    "told, nodes",
+    of_the_element_that_tells_it=({}, ("n1",)),
+    both_where_two_tell_of_it=({"also": 1.0}, ("n1", "n2")),
+    not_twice=({"also": 0.0}, ("n1",)),
+    not_of_a_task_that_there_is_not=({"also": 7.0}, ("n1",)),
+    nor_of_nonsense=({"also": -1e300}, ("n1",)),
+    none_where_the_element_is_on_another=({"node": "n2"}, ()),
+    none_where_there_is_no_such_element=({"task": 7}, ()),
+    none_where_it_is_not_the_trainers=({"node": "n9"}, ()),
 )
-def test_a_failure_of_which_two_tell_counts_on_both_nodes(
-    also: float, nodes: tuple[str, ...]
-) -> None:
-    failing = Saying().say(NoteKind.FAILED, also=also).failing
+def test_a_failure_counts_on_the_node(told: dict[str, Any], nodes: tuple[str, ...]) -> None:
+    failing = Saying().say(NoteKind.FAILED, **told).failing
     assert failing is not None
-    assert (failing.count, failing.nodes) == (1, nodes)
-
-
-@pytest.mark.parametrize(("task", "node"), [(0, "n2"), (7, "n1"), (0, "n9")])
-def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, node: str) -> None:
-    failing = Saying().say(NoteKind.FAILED, task=task, node=node).failing
-    assert failing is not None
-    assert (failing.count, failing.nodes) == (1, ())
+    assert (failing.count, failing.nodes, failing.text) == (1, nodes, "no module named toch")
 
 
 def test_progress_of_the_future_is_no_progress() -> None:
@@ -103,13 +99,6 @@ def test_of_a_keeper_whose_clock_is_ahead_is_said_once(caplog: pytest.LogCapture
 @pytest.mark.parametrize("heard_after_s", [61.0, 7200.0, -7200.0])
 def test_a_failure_that_is_told_much_later_does_not_count(heard_after_s: float) -> None:
     assert Saying().say(NoteKind.FAILED, heard_after_s=heard_after_s) == MINE.state
-
-
-def test_progress_for_a_while_makes_failures_forgotten() -> None:
-    saying = Saying(view(*MINE.trainer.elements, failing=Failing(NOW_S, count=2)))
-    assert saying.say(NoteKind.PROGRESS, 0.0, samples=1.0).failing is not None
-    assert saying.say(NoteKind.PROGRESS, 9.0, samples=9.0).failing is not None
-    assert saying.say(NoteKind.PROGRESS, 10.0, samples=10.0).failing is None
 
 
 @pytest.mark.parametrize("from_start", [0.0, 1.0], ids=["goes on", "from step 0"])
@@ -146,42 +135,53 @@ def test_of_attempts_that_failed_the_furthest_counts() -> None:
     assert saying.failures == 3
 
 
-@pytest.mark.parametrize("again", [NoteKind.FAILED, NoteKind.REFORMED])
-def test_that_while_begins_anew_with_each_failure_and_each_generation(again: NoteKind) -> None:
-    saying = Saying(view(*MINE.trainer.elements, failing=Failing(NOW_S, count=2)))
-    saying.say(NoteKind.PROGRESS, 0.0, samples=1.0)
-    saying.say(again, 9.0, generation=2.0, nodes=2.0)
-    assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0).failing is not None
+def failed_on(*nodes: str) -> Failing:
+    return Failing(NOW_S, NOW_S, 1, nodes, nodes[0] if nodes else "", 1)
 
 
-@pytest.mark.parametrize(
-    ("node", "nodes", "forgotten"), [("n1", 2.0, True), ("n1", 1.0, False), ("n3", 2.0, False)]
-)
-def test_only_where_it_trains_failures_are_forgotten(
-    node: str, nodes: float, forgotten: bool
+def progress(after_s: float, nodes: float = 2.0) -> tuple[NoteKind, float, dict[str, float]]:
+    return NoteKind.PROGRESS, after_s, {"samples": 1.0 + after_s, "nodes": nodes}
+
+
+NEW = {"generation": 2.0, "nodes": 2.0}
+LATE = element(0, "running n1", start_s=NOW_S - 5), element(1, "running n2", start_s=NOW_S + 5)
+
+
+@cases(
+    "elements, failing, said, forgotten",
+    not_after_a_moment=(BOTH, failed_on(), [progress(0), progress(9)], False),
+    after_a_while=(BOTH, failed_on(), [progress(0), progress(10)], True),
+    which_begins_anew_with_a_failure=(
+        BOTH, failed_on(), [progress(0), (NoteKind.FAILED, 9, {}), progress(11)], False
+    ),
+    and_with_a_generation=(
+        BOTH, failed_on(), [progress(0), (NoteKind.REFORMED, 9, NEW), progress(11)], False
+    ),
+    where_it_trains_on_its_node=(BOTH, failed_on("n1"), [progress(0), progress(10)], True),
+    not_on_fewer_nodes=(BOTH, failed_on("n1"), [progress(0, 1.0), progress(10, 1.0)], False),
+    not_elsewhere=(BOTH, failed_on("n3"), [progress(0), progress(10)], False),
+    not_of_who_came_after_the_generation=(
+        LATE, failed_on("n2"),
+        [(NoteKind.REFORMED, 0, NEW | {"nodes": 1.0}), progress(1, 1.0), progress(11, 1.0)], False,
+    ),
+)  # fmt: skip
+def test_failures_are_forgotten_as_it_makes_progress(
+    elements: Sequence[Element | str], failing: Failing, said: list[Any], forgotten: bool
 ) -> None:
-    failing = Failing(NOW_S, NOW_S, 1, (node,), node, 1)
-    saying = Saying(view(*MINE.trainer.elements, failing=failing))
-    saying.say(NoteKind.PROGRESS, 0.0, samples=1.0, nodes=nodes)
-    after = saying.say(NoteKind.PROGRESS, 10.0, samples=10.0, nodes=nodes)
-    assert (after.failing is None) == forgotten
+    saying = Saying(view(*elements, failing=failing))
+    for kind, after_s, measures in said:
+        state = saying.say(kind, after_s, **measures)
+    assert (state.failing is None) == forgotten
 
 
-def test_who_came_after_a_generation_does_not_train_in_it() -> None:
-    late = element(1, "running n2", start_s=NOW_S + 5)
-    first = element(0, "running n1", start_s=NOW_S - 5)
-    saying = Saying(view(first, late, failing=Failing(NOW_S, NOW_S, 1, ("n2",), "n2", 1)))
-    saying.say(NoteKind.REFORMED, 0.0, generation=2.0, nodes=1.0)
-    saying.say(NoteKind.PROGRESS, 1.0, samples=1.0, nodes=1.0)
-    assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0, nodes=1.0).failing is not None
-
-
-def test_who_has_made_progress_for_a_while_has_trained() -> None:
-    saying = Saying()
+def test_who_has_made_progress_for_a_while_has_trained_and_the_history_has_it() -> None:
+    saying, kept = Saying(), list[float]()
     assert not saying.told.trained
-    for second in range(11):
-        saying.say(NoteKind.PROGRESS, second, samples=float(second))
+    for second in (0.0, 1.0, 11.0, 60.0):
+        saying.say(NoteKind.PROGRESS, second, samples=100.0 + second)
+        kept += (Measurements(saying.history).samples(ARRAY) or ())[:1]
     assert saying.told.trained
+    assert kept == [100.0, 100.0, 111.0, 160.0]
 
 
 def test_a_report_that_cannot_be_true_is_counted_and_changes_nothing() -> None:
@@ -191,26 +191,5 @@ def test_a_report_that_cannot_be_true_is_counted_and_changes_nothing() -> None:
     assert Measurements(saying.history).samples(ARRAY) is None
 
 
-def test_progress_goes_into_the_history_now_and_then() -> None:
-    saying = Saying()
-    for second in range(4):
-        saying.say(NoteKind.PROGRESS, second, samples=100.0 + second)
-    assert (Measurements(saying.history).samples(ARRAY) or [None])[0] == 100.0
-    saying.say(NoteKind.PROGRESS, 60.0, samples=200.0)
-    assert (Measurements(saying.history).samples(ARRAY) or [None])[0] == 200.0
-
-
 def test_an_element_that_has_finished_says_so() -> None:
     assert Saying().say(NoteKind.FINISHED, task=1).done == {1}
-
-
-def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    saying = Saying(history=path)
-    saying.history.meet(saying.mine.trainer, NOW_S)
-    saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
-    for _ in range(2):  # a keeper tells its notes again to a controller that was away
-        saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)
-        saying.say(NoteKind.PROGRESS, 10.0, steps=3.0, generation=2.0, nodes=2.0, pause_s=1.5)
-    found = read_history(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
-    assert found["rescales"] == [{"time_s": NOW_S + 9.0, "nodes": 2, "seconds": 1.5}]

@@ -89,35 +89,22 @@ def test_a_look_that_shows_nothing_new_changes_nothing() -> None:
         assert after(once, seen(state), 2) == once
 
 
-@pytest.mark.parametrize(
-    ("before", "state", "then"),
-    [
-        (Phase.LEAVING, ElementState.RUNNING, Phase.RUNNING),
-        (Phase.REVIVED, ElementState.HELD, Phase.HELD),
-        (Phase.REVIVED, ElementState.FAILED, Phase.FAILED),
-        (Phase.REVIVED, ElementState.COMPLETED, Phase.DONE),
-    ],
+@cases(
+    "before, now, then",
+    leaving=(Phase.LEAVING, ElementState.RUNNING, Phase.RUNNING),
+    brought_back=(Phase.REVIVED, ElementState.HELD, Phase.HELD),
+    brought_back_in_vain=(Phase.REVIVED, ElementState.FAILED, Phase.FAILED),
+    brought_back_as_it_ended_well=(Phase.REVIVED, ElementState.COMPLETED, Phase.DONE),
 )
 def test_what_slurm_has_not_heard_of_for_long_is_as_slurm_says(
-    before: Phase, state: ElementState, then: Phase
+    before: Phase, now: ElementState, then: Phase
 ) -> None:
     record = ElementRecord(before, NOW_S, "n1", ours=before is Phase.LEAVING)
-    assert after(record, seen(state), 400).phase is then
+    assert after(record, seen(now), 400).phase is then
 
 
-def test_an_end_that_slurm_did_not_hear_of_is_not_ours_any_more() -> None:
-    leaving = ElementRecord(Phase.LEAVING, NOW_S, "n1", ours=True)
-    runs_on = after(leaving, seen(ElementState.RUNNING), 60)
-    _, (ended,) = follow(runs_on, FIRST, seen(ElementState.DELAYED), NOW_S + 90)
-    assert isinstance(ended, Ended)
-    assert ended.how == "reclaimed"
-
-
-def test_what_could_not_be_launched_has_not_failed() -> None:
+def test_what_could_not_be_launched_has_not_failed_unless_it_has_said_that_it_runs() -> None:
     assert after(released("n1"), UNLAUNCHED).phase is Phase.UNLAUNCHED
-
-
-def test_what_has_said_that_it_runs_can_fail_at_once() -> None:
     assert after(came_up(), UNLAUNCHED).phase is Phase.FAILED
     ran = after(came_up(), element(0, "running n1"))
     assert after(ran, UNLAUNCHED).phase is Phase.FAILED
@@ -128,83 +115,72 @@ CAME = Began(FIRST, "n1", NOW_S)
 
 
 LEFT_S = NOW_S + 10
+ENDING, REQUEUED = element(0, "ending n1"), element(0, "delayed")
+OURS = ElementRecord(Phase.LEAVING, NOW_S, "n1", ours=True)
 
 
 @cases(
     "looks, events",
-    of_one_that_slurm_requeued=([element(0, "delayed")], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
+    of_one_that_slurm_requeued=([REQUEUED], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
     of_one_that_was_held_since=([element(0, "held")], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
     of_one_that_was_cancelled_for_an_ordinary_job=(
         [element(0, "preempted n1", start_s=NOW_S)], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]
     ),
-    that_ended_well=(
-        [element(0, "completed n1")], [Ended(FIRST, "n1", LEFT_S, "ended", well=True)]
-    ),
+    well_ended=([element(0, "completed n1")], [Ended(FIRST, "n1", LEFT_S, "ended", well=True)]),
     that_failed=([failed(0, "n1")], [Ended(FIRST, "n1", LEFT_S, "ended")]),
     that_slurm_has_forgotten=([None], [Ended(FIRST, "n1", LEFT_S, "ended")]),
     of_one_that_runs_elsewhere_and_grew_in_between=(
         [element(0, "running n2", start_s=NOW_S + 9)],
         [Ended(FIRST, "n1", LEFT_S, "reclaimed"), Began(FIRST, "n2", NOW_S + 9)],
     ),
-    of_one_that_is_ending_and_has_not_left_yet=([element(0, "ending n1")], []),
+    of_one_that_is_ending_and_has_not_left_yet=([ENDING], []),
+    of_one_that_was_seen_ending_for_a_while=(
+        [ENDING, ENDING, element(0, "held")],
+        [Ended(FIRST, "n1", NOW_S + 30, "reclaimed", took_s=20)],
+    ),
 )  # fmt: skip
 def test_a_stay(looks: list[Element | None], events: list[Event]) -> None:
     assert told(RUNNING, *looks) == [CAME, *events]
+
+
+@cases(
+    "begin, looks, ways",
+    an_end_that_we_asked_for_is_ours=(OURS, [RUNNING, element(0, "held")], ["shrank"]),
+    also_where_slurm_requeues_it=(OURS, [RUNNING, REQUEUED], ["shrank"]),
+    not_where_slurm_did_not_hear_of_it=(OURS, [RUNNING] * 8 + [REQUEUED], ["reclaimed"]),
+    one_that_is_ending_at_first_had_a_stay=(came_up(), [ENDING, REQUEUED], ["begins", "reclaimed"]),
+    one_that_has_not_started_had_none_whatever_it_said=(came_up(), [element(0, "pending")], []),
+    nor_one_that_is_held=(came_up(), [element(0, "held")], []),
+)  # fmt: skip
+def test_of_events(begin: ElementRecord, looks: list[Element | None], ways: list[str]) -> None:
+    found = told(*looks, begin=begin)
+    assert [one.how if isinstance(one, Ended) else "begins" for one in found] == ways
 
 
 def test_an_element_begins_on_its_part_of_a_node() -> None:
     assert told(replace(RUNNING, gpus=2)) == [Began(FIRST, "n1", NOW_S, 2)]
 
 
-@pytest.mark.parametrize("state", ["held", "delayed"])
-def test_an_element_that_we_ended_shrank(state: str) -> None:
-    leaving = ElementRecord(Phase.LEAVING, NOW_S, "n1", ours=True)
-    (ended,) = told(RUNNING, element(0, state), begin=leaving)
-    assert isinstance(ended, Ended) and ended.how == "shrank"
-
-
-def test_how_long_an_element_was_seen_ending_is_told() -> None:
-    ending = element(0, "ending n1")
-    *_, ended = told(RUNNING, ending, ending, element(0, "held"))
-    assert isinstance(ended, Ended)
-    assert ended.took_s == 20
-
-
-def test_the_elements_own_notes_give_the_times_more_exactly() -> None:
-    runs, (began,) = follow(came_up(after_s=0.25), FIRST, RUNNING, NOW_S + 5)
-    assert began == Began(FIRST, "n1", NOW_S + 0.25)
-    down = replace(runs, down_s=NOW_S + 7.5)
-    _, (ended,) = follow(down, FIRST, element(0, "delayed"), NOW_S + 10)
-    assert ended.time_s == NOW_S + 7.5
-
-
-def test_notes_that_fit_nothing_that_slurm_says_are_not_believed() -> None:
-    _, (began,) = follow(came_up(after_s=-500), FIRST, RUNNING, NOW_S + 5)
-    assert began.time_s == NOW_S
-    down = ElementRecord(Phase.RUNNING, NOW_S, "n1", down_s=NOW_S + 1)
-    _, (ended,) = follow(down, FIRST, element(0, "delayed"), NOW_S + 500)
-    assert ended.time_s == NOW_S + 500
+@cases(
+    "up_s, down_s, looked_s, times",
+    give_the_times_more_exactly=(0.25, 7.5, 10, (0.25, 7.5)),
+    are_not_believed_where_they_fit_nothing_that_slurm_says=(-500, 1, 500, (0, 500)),
+)
+def test_the_elements_own_notes(
+    up_s: float, down_s: float, looked_s: float, times: tuple[float, float]
+) -> None:
+    runs, (began,) = follow(came_up(after_s=up_s), FIRST, RUNNING, NOW_S + 5)
+    down = replace(runs, down_s=NOW_S + down_s)
+    _, (ended,) = follow(down, FIRST, REQUEUED, NOW_S + looked_s)
+    assert (began.time_s - NOW_S, ended.time_s - NOW_S) == times
 
 
 def test_an_element_that_came_and_was_taken_back_between_two_looks_was_reclaimed() -> None:
     came = replace(came_up("n2", after_s=2.5), down_s=NOW_S + 7.5)
-    assert follow(came, FIRST, element(0, "delayed"), NOW_S + 10)[1] == [
+    assert follow(came, FIRST, REQUEUED, NOW_S + 10)[1] == [
         Began(FIRST, "n2", NOW_S + 2.5),
         Ended(FIRST, "n2", NOW_S + 7.5, "reclaimed"),
     ]
-
-
-def test_an_element_that_is_ending_when_it_is_first_seen_had_a_stay() -> None:
-    ending = element(0, "ending n1")
-    events = told(ending, element(0, "delayed"), begin=came_up())
-    assert [type(one) for one in events] == [Began, Ended]
-
-
-@pytest.mark.parametrize("state", [ElementState.PENDING, ElementState.HELD])
-def test_an_element_that_slurm_has_not_started_had_no_stay_whatever_it_said(
-    state: ElementState,
-) -> None:
-    assert told(element(0, state), begin=came_up()) == []
 
 
 def test_where_a_released_one_may_start_and_why_it_waits_is_known_until_it_does() -> None:

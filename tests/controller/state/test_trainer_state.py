@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from bftrainer_slurm.controller.state.phases import HELD, Ended, Phase
+from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import (
-    FINISHED,
     TrainerState,
-    advance,
     apply_note,
     change,
     note_failed,
-    release,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import Element, ElementId
@@ -24,7 +19,6 @@ from tests.controller.worlds import (
     cases,
     element,
     failed,
-    named,
     note,
     released,
     state_of,
@@ -46,47 +40,17 @@ def counted(*elements: Element, before: TrainerState | None = None) -> TrainerSt
     return note_failed(state_of(trainer(*elements), before), trained=False, now_s=NOW_S)
 
 
-def test_elements_that_are_held_and_nothing_else_need_no_record() -> None:
-    state = state_of(trainer("held", "running n1"))
-    assert (state.elements.keys(), state.of(0)) == ({1}, HELD)
-
-
-def test_one_that_was_just_ended_is_remembered_for_a_moment() -> None:
-    ran, held = state_of(trainer(ON_N1)), [element(0, "held")]
-    ended, _ = advance(ran, ARRAY, held, NOW_S, keep_s=2.0)
-    assert ended.of(0).since_s == NOW_S
-    assert advance(ended, ARRAY, held, NOW_S + 2, keep_s=2.0)[0].elements == {}
-
-
-def test_once_an_element_has_ended_well_its_trainer_has_finished() -> None:
-    state = state_of(trainer("completed", "held"))
-    assert (state.over, state.finished_s) == (FINISHED, NOW_S)
-    forgotten = trainer(element(1, "held"))
-    assert state_of(forgotten, state).over == FINISHED
-
-
-def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
-    state = state_of(trainer(ON_N1, element(1, "held")))
-    for left in ([element(1, "held")], []):  # some of them, or all
-        after, events = advance(state, ARRAY, left, NOW_S + 5, keep_s=0)
-        assert events == [Ended(FIRST, "n1", NOW_S + 5, "ended")]
-        assert after.elements == {}
-
-
-def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
-    state = release(TrainerState(), (FIRST, SECOND), named("n1 n2"), NOW_S)
-    assert state.of(0) == state.of(1) == replace(released("n1", "n2"), sent=True)
-
-
-def test_an_element_that_is_up_says_where_it_runs_before_slurm_does() -> None:
-    let_go = TrainerState({0: released("n1", "n2")})
-    assert apply_note(let_go, note(NoteKind.UP, node="n2")).of(0).up == ("n2", NOW_S)
-
-
-def test_nobody_is_up_where_the_controller_has_let_nothing_go() -> None:
-    for state in (LET_GO, state_of(trainer(ON_N1))):
-        assert apply_note(state, note(NoteKind.UP, node="n7")) == state
-    assert apply_note(TrainerState(), note(NoteKind.UP, node="n1")) == TrainerState()
+@cases(
+    "state, node, up",
+    says_where_it_runs_before_slurm_does=(TrainerState({0: released("n1", "n2")}), "n2", True),
+    not_where_it_was_not_let_go=(LET_GO, "n7", False),
+    not_where_it_runs_elsewhere=(state_of(trainer(ON_N1)), "n7", False),
+    not_where_the_controller_has_let_nothing_go=(TrainerState(), "n1", False),
+)
+def test_an_element_that_is_up(state: TrainerState, node: str, up: bool) -> None:
+    after = apply_note(state, note(NoteKind.UP, node=node))
+    assert after.of(0).up == ((node, NOW_S) if up else None)
+    assert up or after == state
 
 
 @pytest.mark.parametrize("kind", [NoteKind.LEAVING, NoteKind.GONE])
@@ -95,31 +59,22 @@ def test_an_element_says_when_it_leaves(kind: NoteKind) -> None:
     assert state.of(0).down_s == NOW_S + 3
 
 
-@pytest.mark.parametrize("said", ["held", "pending"])
-def test_a_node_that_slurm_calls_unfit_is_refused_for_an_hour(said: str) -> None:
-    state = refused("BadConstraints", said)
-    assert (state.refused, state.wait) == ({"n1": NOW_S + 3600}, None)
+REFUSED = {"n1": NOW_S + 3600}
+WAITS = "None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"
+LIMITS = "AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency", "PartitionDown"
 
 
-def test_a_reason_from_before_says_nothing_of_a_node() -> None:
-    held = element(0, "held n1", reason="BadConstraints")
-    assert state_of(trainer(held)).refused == {}
-
-
-@pytest.mark.parametrize(
-    "reason", ["AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency", "PartitionDown"]
-)
-def test_a_trainer_waits_whose_element_waits_for_no_node(reason: str) -> None:
+@pytest.mark.parametrize("reason", [*WAITS, *LIMITS, "BadConstraints"])
+def test_by_why_slurm_does_not_start_it_a_trainer_waits_or_is_refused_the_node(reason: str) -> None:
     state = refused(reason)
-    assert state.wait is not None
-    assert (state.wait.reason, state.refused) == (reason, {})
-    assert state.wait.until_s > NOW_S
+    assert (state.wait is not None) == (reason in LIMITS)
+    assert state.wait is None or (state.wait.reason == reason and state.wait.until_s > NOW_S)
+    assert state.refused == (REFUSED if reason == "BadConstraints" else {})
 
 
-@pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"])
-def test_an_element_that_waits_for_its_node_is_left_to_wait(reason: str) -> None:
-    state = refused(reason)
-    assert (state.wait, state.refused) == (None, {})
+def test_it_is_so_where_slurm_has_held_it_unless_the_reason_is_from_before() -> None:
+    assert refused("BadConstraints", "held").refused == REFUSED
+    assert state_of(trainer(element(0, "held n1", reason="BadConstraints"))).refused == {}
 
 
 def test_a_failed_element_counts_once_and_the_trainer_rests_longer_after_each() -> None:
@@ -146,10 +101,7 @@ def just_failed(task: int, node: str) -> Element:
 @cases(
     "elements, nodes",
     on_no_node=([failed(0, "n1"), failed(1, "n2")], ()),
-    each_on_its_node_where_they_have_just_started=(
-        [just_failed(0, "n1"), just_failed(1, "n2")],
-        ("n1", "n2"),
-    ),
+    each_on_its_node_as_they_start=([just_failed(0, "n1"), just_failed(1, "n2")], ("n1", "n2")),
 )
 def test_elements_that_fail_together_count_once(
     elements: list[Element], nodes: tuple[str, ...]
@@ -157,14 +109,6 @@ def test_elements_that_fail_together_count_once(
     failing = counted(*elements).failing
     assert failing is not None
     assert (failing.count, failing.nodes) == (1, nodes)
-
-
-def test_five_failures_as_a_script_starts_take_less_than_a_minute() -> None:
-    state, rests_s = TrainerState(), []
-    for task in range(5):
-        state = counted(just_failed(task, "n1"), before=state)
-        rests_s.append(state.rests_until_s - NOW_S)
-    assert rests_s == [5, 10, 10, 10, 10]
 
 
 def test_what_could_not_be_launched_counts_as_no_failure_but_the_trainer_rests() -> None:
@@ -181,9 +125,3 @@ def test_an_element_that_was_cancelled_for_an_ordinary_job_has_not_failed() -> N
     state = counted(element(0, "preempted n1"), before=state_of(trainer(ON_N1)))
     assert state.of(0).phase is Phase.PREEMPTED
     assert (state.failing, state.rests_until_s) == (None, 0.0)
-
-
-def test_since_when_a_trainer_has_no_node_is_known() -> None:
-    held, ran = trainer("held"), state_of(trainer(ON_N1))
-    assert state_of(held, ran, NOW_S + 60).had_nodes_s == NOW_S + 60
-    assert state_of(held, TrainerState(had_nodes_s=NOW_S), NOW_S + 60).had_nodes_s == NOW_S

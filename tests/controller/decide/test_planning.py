@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,8 +16,9 @@ from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Configuration, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
+from bftrainer_slurm.planner.objectives.deadlines import Need
 from bftrainer_slurm.planner.problem import Problem, value
-from bftrainer_slurm.spec import TrainerRecord
+from bftrainer_slurm.spec import Spec, TrainerRecord
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
@@ -36,42 +37,51 @@ ON_N2 = element(1, "running n2")
 REVIVED = ElementRecord(Phase.REVIVED, NOW_S)
 
 
+@dataclass
 class Known:
     """Knows all trainers to be alike."""
+
+    loss_s: float = 0.0
+    samples: float | None = None
+    measured: bool = True
 
     def costs(self, _: TrainerView, now_s: float) -> RescaleCosts:
         return RescaleCosts(18.0, 12.0, start_s=8.0)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         curve = ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0))
-        return [Estimate(curve, self.costs(view, now_s)) for view in views]
+        about = {"loss_s": self.loss_s, "samples": self.samples, "measured": self.measured}
+        return [Estimate(curve, self.costs(one, now_s), **about) for one in views]  # type: ignore[arg-type]
 
 
 known: Any = Known()
 
 
-def asked(*views: TrainerView, free: str = "", **known_too: object) -> Problem:
-    seen = cluster(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
-    units = dict.fromkeys(free.split(), 1)
-    return problem_of(seen, units, find("speedup"), known, {}, Eligibility())
-
-
-def limited(
-    view: TrainerView, hardware: dict[str, str] | None = None, eligible: Eligibility | None = None
+def asked(
+    *views: TrainerView,
+    free: str = "",
+    hardware: dict[str, str] | None = None,
+    eligible: Eligibility | None = None,
+    objective: str = "speedup",
+    knows: Any = known,
+    told: dict[str, float] | None = None,
+    **seen: object,
 ) -> Problem:
-    limits = hardware or {}, eligible or Eligibility()
-    return problem_of(cluster(view), {"n7": 1, "n8": 1}, find("speedup"), known, *limits)
+    now = cluster(*views, life_s={"n1": 60.0, "n9": 99.0}, **seen)
+    units, limits = dict.fromkeys(free.split(), 1), (hardware or {}, eligible or Eligibility())
+    return problem_of(now, units, find(objective), knows, *limits, **(told or {}))  # type: ignore[arg-type]
 
 
-def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
-    problem = asked(view(ON_N1, HELD), free="n7 n8")
+def limited(view: TrainerView, **limits: Any) -> Problem:
+    return asked(view, free="n7 n8", **limits)
+
+
+def test_the_planner_is_told_who_has_and_may_have_which_nodes_since_and_until_when() -> None:
+    problem = asked(view(replace(ON_N1, start_s=NOW_S - 60.0), HELD), free="n7 n8")
+    (one,) = problem.trainers
     assert problem.pool == {"n1", "n7", "n8"}
-    assert problem.trainers[0].current == {"n1"}
-
-
-def test_the_planner_is_told_since_when_each_node_is_had() -> None:
-    problem = asked(view(replace(ON_N1, start_s=NOW_S - 60.0), HELD), free="n7")
-    assert problem.since_s == {"n1": NOW_S - 60.0}
+    assert (problem.since_s, problem.life_s) == ({"n1": NOW_S - 60.0}, {"n1": 60.0})
+    assert (one.current, one.max_nodes, one.curve.at(4)) == ({"n1"}, 2, 4.0)
 
 
 def test_kinds_of_hardware_become_classes_of_nodes() -> None:
@@ -103,15 +113,6 @@ def test_a_trainer_that_is_stuck_keeps_at_most_what_it_has() -> None:
     assert limited(view(HELD), eligible=eligible).trainers == ()
 
 
-def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
-    assert asked(view(ON_N1)).life_s == {"n1": 60.0}
-
-
-def test_the_objective_makes_the_curve_and_the_elements_the_most_nodes() -> None:
-    (one,) = asked(view(ON_N1, HELD)).trainers
-    assert (one.curve.at(4), one.max_nodes) == (4.0, 2)
-
-
 def sized(elements: int, sizes: tuple[int, ...] = (), step: int = 1) -> TrainerView:
     of = trainer(*["held"] * elements)
     least, most = (sizes[0], sizes[-1]) if sizes else (step, elements // step * step)
@@ -127,12 +128,6 @@ def sized(elements: int, sizes: tuple[int, ...] = (), step: int = 1) -> TrainerV
 def test_a_trainer_may_have_only_the_sizes(mine: TrainerView, sizes: tuple[int, ...]) -> None:
     (one,) = asked(mine).trainers
     assert (one.min_nodes, one.max_nodes, one.sizes) == (sizes[0], sizes[-1], sizes)
-
-
-def test_a_plan_does_not_stand_if_the_sizes_have_changed() -> None:
-    before = asked(sized(4, (1, 2, 4)))
-    assert same_question(before, before)
-    assert not same_question(asked(sized(4, (1, 4))), before)
 
 
 @cases(
@@ -165,66 +160,46 @@ def test_a_trainer_that_stands_still_is_known_to_do_so_for_as_long_as_is_left() 
     assert asked(view(ON_N1, HELD, paused_until_s=NOW_S - 1)).trainers[0].paused_s == 0.0
 
 
-def test_a_plan_stands_while_its_moves_are_made_and_only_time_passes() -> None:
-    problem = asked(view(ON_N1, HELD), free="n2")
-    assert same_question(asked(view(ON_N1, ON_N2)), problem)
-    assert same_question(replace(problem, life_s={}), problem)
-    assert same_question(replace(problem, forward_time_s=60.0), problem)
+def test_who_loses_much_at_a_change_is_left_at_its_size() -> None:
+    problem = asked(view(ON_N1, HELD), free="n7", knows=Known(loss_s=700.0))
+    assert problem.trainers[0].loss_s == 700.0
+    assert value(problem, [(1,)]) > value(problem, [(2,)])
 
 
-def test_another_pool_or_another_trainer_needs_another_plan() -> None:
-    problem = asked(view(ON_N1, HELD), free="n7")
-    assert not same_question(asked(view(ON_N1, HELD)), problem)
-    assert not same_question(replace(problem, trainers=()), problem)
+ASKED = limited(view(ON_N1, HELD))
 
 
-def losing(seconds: float) -> Problem:
-    problem = asked(view(ON_N1, HELD), free="n7 n8")
-    (one,) = problem.trainers
-    return replace(problem, trainers=(replace(one, loss_s=seconds),))
+def costing(**changes: float) -> Problem:
+    (one,) = ASKED.trainers
+    return replace(ASKED, trainers=(replace(one, **changes),))  # type: ignore[arg-type]
 
 
 @cases(
-    "before_s, after_s, same",
-    a_little_more=(0, 29, True),
-    a_move_has_to_be_worth_more_now=(5, 60, False),
-    a_little_more_of_much=(80, 110, True),
-    no_change_was_worth_that_and_none_is=(130, 3000, True),
-    it_has_begun_anew_or_saved_and_a_move_is_cheap_now=(3000, 0, False),
-    much_less=(130, 40, False),
-)
-def test_a_plan_stands_until_a_change_loses_much_more_or_less(
-    before_s: float, after_s: float, same: bool
-) -> None:
-    assert same_question(losing(after_s), losing(before_s)) is same
-
-
-def test_the_planner_is_told_what_a_change_loses() -> None:
-    class Loses(Known):
-        def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
-            return [replace(one, loss_s=700.0) for one in super().estimates(views, now_s)]
-
-    seen: Any = cluster(view(ON_N1, HELD))
-    problem = problem_of(seen, {"n7": 1}, find("speedup"), Loses(), {}, Eligibility())  # type: ignore[arg-type]
-    assert problem.trainers[0].loss_s == 700.0
-    assert value(problem, [(1,)]) > value(problem, [(2,)]), "it is left at its size"
-
-
-@pytest.mark.parametrize(
-    ("up_s", "same"), [(18.5, True), (22.0, True), (60.0, False), (3.0, False)]
-)
-def test_a_plan_stands_until_rescaling_costs_much_more_or_less(up_s: float, same: bool) -> None:
-    problem = asked(view(ON_N1, HELD), free="n7 n8")
-    (one,) = problem.trainers
-    dearer = replace(problem, trainers=(replace(one, rescale_up_s=up_s),))
-    assert same_question(dearer, problem) is same
+    "before, now, same",
+    while_its_moves_are_made=(asked(view(ON_N1, HELD), free="n2"), asked(view(ON_N1, ON_N2)), True),
+    while_only_time_passes=(ASKED, replace(ASKED, life_s={}, forward_time_s=60.0), True),
+    not_for_another_pool=(ASKED, asked(view(ON_N1, HELD)), False),
+    not_without_a_trainer=(ASKED, replace(ASKED, trainers=()), False),
+    not_for_other_sizes=(asked(sized(4, (1, 2, 4))), asked(sized(4, (1, 4))), False),
+    where_a_change_loses_a_little_more=(costing(loss_s=0), costing(loss_s=29), True),
+    not_where_it_has_to_be_worth_more_now=(costing(loss_s=5), costing(loss_s=60), False),
+    where_it_loses_a_little_more_of_much=(costing(loss_s=80), costing(loss_s=110), True),
+    where_no_change_was_worth_that_and_none_is=(costing(loss_s=130), costing(loss_s=3000), True),
+    not_where_it_saved_and_a_change_is_cheap=(costing(loss_s=3000), costing(loss_s=0), False),
+    not_where_it_loses_much_less=(costing(loss_s=130), costing(loss_s=40), False),
+    where_rescaling_costs_a_little_more=(costing(), costing(rescale_up_s=22.0), True),
+    not_where_it_costs_much_more=(costing(), costing(rescale_up_s=60.0), False),
+    not_where_it_costs_much_less=(costing(), costing(rescale_up_s=3.0), False),
+)  # fmt: skip
+def test_a_plan_stands(before: Problem, now: Problem, same: bool) -> None:
+    assert same_question(now, before) is same
 
 
 def under_two_switches(cross_switch: float) -> Problem:
     slurm = Configuration(switch_of={"n1": "s1", "n7": "s1", "n8": "s2"})
-    seen = cluster(view(ON_N1, HELD), of=replace(snapshot(), configuration=slurm))
-    about = seen, {"n7": 1, "n8": 1}, find("throughput"), known, {}, Eligibility()
-    return problem_of(*about, cross_switch=cross_switch)
+    of = replace(snapshot(), configuration=slurm)
+    about = {"objective": "throughput", "told": {"cross_switch": cross_switch}}
+    return limited(view(ON_N1, HELD), of=of, **about)
 
 
 def test_the_planner_is_told_which_switch_each_node_is_under() -> None:
@@ -235,3 +210,35 @@ def test_the_planner_is_told_which_switch_each_node_is_under() -> None:
 def test_more_nodes_than_are_under_one_switch_count_as_much_as_the_site_says() -> None:
     curve = under_two_switches(0.5).trainers[0].curve
     assert [curve.at(size) for size in (1, 2, 3, 4)] == [5.0, 10.0, 7.5, 10.0]
+
+
+def due(
+    samples: float | None = 0.0, measured: bool = True, share: float = 1.0, left_s: float = 100.0
+) -> Problem:
+    """A trainer of 5 samples/s a node, on up to four nodes, that needs 1,000 in 100 s."""
+    spec = Spec(samples=1000.0, by_s=NOW_S + left_s)
+    mine = view_of(replace(trainer(*["held"] * 4), record=TrainerRecord(1, 4, spec)))
+    about: dict[str, Any] = {"knows": Known(0.0, samples, measured), "objective": "throughput"}
+    return asked(mine, free="n1 n2 n3 n4", told={"deadline_share": share}, **about)
+
+
+@cases(
+    "problem, gains, needs",
+    which_it_needs_more=(due(), [15, 15, 15, 5], [Need(3)]),  # 10 samples/s, rounded up
+    its_least_ones_so_that_it_is_measured=(due(None, measured=False), [15, 5, 5, 5], [Need(1)]),
+    all_as_usual_where_it_has_no_samples=(due(None), [5] * 4, []),
+    and_where_it_has_all=(due(1000.0), [5] * 4, []),
+    and_beyond_the_sites_share=(due(share=0.5), [5] * 4, [Need(3, left=2)]),
+    all_more_where_they_just_meet_it=(due(left_s=50.4), [15] * 4, [Need(4)]),
+    as_usual_where_they_do_not=(due(left_s=49.8), [5] * 4, [Need(0)]),
+)  # fmt: skip
+def test_for_a_deadline_count_the_nodes(
+    problem: Problem, gains: list[float], needs: list[Need]
+) -> None:
+    at = problem.trainers[0].curve.at
+    assert [at(size + 1) - at(size) for size in range(4)] == pytest.approx(gains)
+    assert list(problem.needs.values()) == needs
+
+
+def test_what_a_deadline_needs_is_another_question() -> None:
+    assert not same_question(due(share=0.5), due(share=0.25))  # refused in both, with one curve
