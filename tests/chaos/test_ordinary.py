@@ -3,10 +3,14 @@
 import subprocess
 import time
 from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from tests.chaos.ordinary import SCRIPT, Ordinary
+from tests.chaos.made import element
+from tests.chaos.ordinary import SCRIPT, Ordinary, Stream
 from tests.tools import program
 
 
@@ -49,3 +53,35 @@ def test_a_job_notes_what_reaches_it_and_what_it_runs(
     assert job.ended
     assert job.wait_s() is not None
     assert job.wrong("FAILED") == ", ".join(noted)
+
+
+@pytest.mark.parametrize(
+    ("state", "aged_s", "at", "late", "wrong", "beside"),
+    [
+        ("RUNNING", 80.0, {}, False, False, True),
+        ("RUNNING", 100.0, {}, True, False, True),
+        ("RUNNING", 100.0, {"since_s": 50.0}, False, False, True),
+        ("PENDING", 100.0, {"struck": {"n1"}}, False, False, False),
+        ("PENDING", 100.0, {"silent": {"n1"}}, False, False, False),
+        ("FAILED", 10.0, {}, False, True, False),
+        ("FAILED", 10.0, {"struck": {"n1"}}, False, False, False),
+    ],
+)
+def test_a_job_may_take_so_long_unless_its_node_has_failed(
+    state: str,
+    aged_s: float,
+    at: dict[str, Any],
+    late: bool,
+    wrong: bool,
+    beside: bool,
+    tmp_path: Path,
+) -> None:
+    now_s = time.monotonic()
+    job = Ordinary(5, now_s - aged_s, 0.0, 0, tmp_path / "job-5")
+    stream = Stream(Mock(), Random(0), _open={5: job})
+    words: dict[str, Any] = {"struck": set(), "silent": set(), "since_s": 0.0, **at}
+    words["since_s"] = now_s - aged_s + words["since_s"]
+    jobs = {5: element(0, "n1", state)}
+    found = [stream.judge(jobs, {"n1"}, **words) for _ in range(2)]  # at the second look for good
+    assert [bool(one) for one in found[1]] == [late, wrong]
+    assert (stream.beside == {5}, len(stream.failed)) == (beside, wrong)

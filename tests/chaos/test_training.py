@@ -49,11 +49,19 @@ def test_without_a_checkpoint_all_may_be_lost() -> None:
     [
         ([*OLD, "n2.2 8 b 1"], (), True),
         ([*OLD[:3], "n2.2 8 b 1"], (), False),
+        ([*OLD, "n2.2 10 b 1"], (), False),
         ([*OLD, "n2.2 8 b 1"], ("n1",), False),
         ([*OLD, "n2.2 8 b 1"], ("n2",), True),
         ([*OLD, "n3.3 2 a 1", "n2.2 8 b 1"], ("n1",), True),
     ],
-    ids=["trains on", "a late word", "nobody reaches it", "not the old one", "nor all of it"],
+    ids=[
+        "trains on",
+        "a late word",
+        "soon over",
+        "nobody reaches it",
+        "not the old one",
+        "nor all of it",
+    ],
 )
 def test_an_old_generation_that_trains_on_beside_the_new_one_is_a_twin(
     lines: list[str], apart: tuple[str, ...], twin: bool

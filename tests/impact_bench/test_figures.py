@@ -207,6 +207,15 @@ def test_a_job_is_displaced_that_slurm_would_have_put_elsewhere_beside_the_ordin
     assert [displaced for displaced, _ in found] == [False, True, False, False]
 
 
+def test_a_job_is_not_held_up_while_the_jobs_before_it_would_take_its_place() -> None:
+    one, two = start(number=1, on=("n1",), gpus=6), start(number=2, on=("n1",), gpus=6)
+    log = [Event(0.0, "submitted", 1), Event(0.0, "submitted", 2), Event(0.5, "look")]
+    log += [Event(1.0, "allocated", 1), Event(5.0, "known", 1, "n1"), Event(5.5, "look")]
+    log.append(Event(6.0, "allocated", 2))
+    found = beside_ordinary_jobs(side(one, two, log=log), 1, gpus=8)
+    assert [held_s for _, held_s in found] == [0.5, 0.5]
+
+
 def test_of_whole_nodes_a_job_gets_the_first_ones_of_the_smallest_run() -> None:
     jobs = start(number=1, on=("n2",)), start(number=2, on=("n1",)), start(number=3, on=("n4",))
     found = beside_ordinary_jobs(side(*jobs, log=log_of(*jobs)), 4)
