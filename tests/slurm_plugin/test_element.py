@@ -148,8 +148,9 @@ def test_a_step_finds_our_folder_and_mounts_it_whatever_the_script_has_done(
 
     lines = (f"({done}; srun env | grep {shown(wanted)})" for done, wanted in WORDS.items())
     element = ended(lab, "\n".join(lines))
-    found = element.text().replace(f"{plugins}/python", "OURS").splitlines()
-    assert found == [*WORDS.values(), "end"]
+    found = element.text().replace(f"{plugins}/python", "OURS").splitlines()[:-1]
+    # An srun may have to wait for the end of the one before, and says so.
+    assert [line for line in found if not line.startswith("srun: ")] == [*WORDS.values()]
 
 
 @pytest.mark.once
