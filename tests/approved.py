@@ -46,17 +46,21 @@ def _changes(before: str, now: str) -> str:
     return "\n".join(line for line in lines if not line.startswith(("@@", "---", "+++")))
 
 
-def approve_commands(path: Path) -> None:
+def approve_commands(path: Path, **stand_for: str) -> None:
     """Run the commands of a file (``$ bftrainer ...``); hold what each prints against it.
 
-    A line [2] is the exit code, if it is not 0; a line # is a remark.
+    A line [2] is the exit code, if it is not 0; a line # is a remark. In a command the words of
+    ``stand_for`` stand for texts that cannot be written there.
     """
     told = []
     for line in path.read_text().splitlines():
         if line.startswith("#"):
             told += [line, ""]
         elif line.startswith("$ bftrainer"):
-            done = CliRunner().invoke(main, shlex.split(line)[2:], prog_name="bftrainer")
+            words = shlex.split(line)[2:]
+            for name, text in stand_for.items():
+                words = [word.replace(name, text) for word in words]
+            done = CliRunner().invoke(main, words, prog_name="bftrainer")
             code = [f"[{done.exit_code}]"] if done.exit_code else []
             told += [line, *done.output.splitlines(), *code, ""]
     approve(path, "\n".join(told))

@@ -32,44 +32,6 @@ def script(folder: Path, text: str = "#!/bin/sh\nsrun torchrun train.py\n") -> s
     return str(path)
 
 
-EVIL = "\x1b[2Jev\x9bil\u202e\udcff"
-LONG = "x" * 300
-HOSTILE: list[tuple[str, ...]] = [
-    (EVIL,),
-    (f"--{EVIL}",),
-    *((command, EVIL) for command in ("show", "logs", "history", "explain", "plan", "assess")),
-    ("history", "--since", EVIL),
-    ("status", "--keeper", EVIL),
-    ("submit", "-N", "1-2", "-p", "p", EVIL),
-    ("submit", "-N", EVIL, "-p", "p", "SCRIPT"),
-    ("plan", "--from-history", "1", "--state", EVIL),
-    *((command, "--synthetic", EVIL) for command in ("replay", "assess")),
-    ("replay", "--events", EVIL),
-    ("replay", "--synthetic", "5", "--trainers", EVIL),
-    ("replay", "--synthetic", "5", "--objective", EVIL),
-    ("assess", "--synthetic", "5", "--csv", f"{EVIL}/no"),
-    ("assess", "--time-zone", EVIL),
-    *((command, "--config", EVIL) for command in ("controller", "doctor")),
-    ("keeper", "--listen", EVIL),
-    ("plan", "--from-history", "1", "--state", LONG),
-    ("explain", "5", "--state", LONG),
-    *((command, "--state", LONG) for command in ("history", "status")),
-    ("controller", "--partition", "p", "--state", LONG),
-]
-
-
-@pytest.mark.parametrize("arguments", HOSTILE, ids=lambda words: words[0][:8])
-def test_an_error_never_sends_control_characters_to_a_terminal(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = script(tmp_path)
-    result = call(*(path if word == "SCRIPT" else word for word in arguments))
-    assert result.exit_code in (2, 3)
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.strip("\n").isprintable()
-
-
 @pytest.mark.parametrize("words", ["--help", "plan --help", "controller --example"])
 def test_a_full_disk_at_standard_output_is_said_in_a_line(words: str) -> None:
     command = [sys.executable, "-m", "bftrainer_slurm", *words.split()]

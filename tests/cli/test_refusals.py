@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_is_refused_as_approved_and_leaves_nothing(here: Path) -> None:
     before = sorted(here.iterdir())
-    approve_commands(FILE)
+    approve_commands(FILE, EVIL="\x1b[2Jev\x9bil\u202e\udcff", LONG="x" * 300)
     assert (here / "jobs.txt").read_text() == LOG
     assert sorted(here.iterdir()) == before
 
@@ -42,4 +42,5 @@ def test_a_refusal_is_one_line_and_an_exit_code() -> None:
     assert len(said) > 80
     for command, message, code in (one.strip().splitlines() for one in said):
         assert message.startswith(("bftrainer", "keeper: ")), command
+        assert message.isprintable(), command
         assert code in ("[2]", "[3]"), command
