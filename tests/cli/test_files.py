@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -59,28 +58,6 @@ def test_the_commands_of_the_page_work(monkeypatch: pytest.MonkeyPatch) -> None:
         shorter = ["--days", "0.1"] if command[0] == "assess" else ["--hours", "1"]
         result = CliRunner().invoke(main, [*command, *shorter])
         assert result.exit_code == 0, result.output
-
-
-@pytest.mark.parametrize(
-    ("name", "command", "place", "kind"),
-    [
-        ("trainers", "replay --synthetic 5 --trainers", "[1]: ", ReplayedTrainer),
-        ("two-trainers", "plan", "", Instance),
-    ],
-)
-def test_a_key_that_nobody_knows_is_refused_with_those_there_are(
-    name: str, command: str, place: str, kind: type[Struct], tmp_path: Path
-) -> None:
-    for key in ("step\x1b[2J", "x` - at `$.y"):  # the second one looks like a place
-        document = json.loads((EXAMPLES / f"{name}.json").read_text())
-        (document[-1] if isinstance(document, list) else document)[key] = 1
-        (tmp_path / "file").write_text(json.dumps(document))
-        result = CliRunner().invoke(main, [*command.split(), str(tmp_path / "file")])
-        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-        if key.startswith("step"):
-            told, _, known = result.stderr.strip().partition("; there are ")
-            assert told.endswith(f"{place}unknown key 'step?[2J'")
-            assert known.split(", ") == list(keys_of(kind))
 
 
 def test_a_problem_may_come_from_the_standard_input() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from scripts.labcluster.stage import REPO
 from tests.approved import approve_commands
 
+EXAMPLES = REPO / "examples" / "plan"
 FILE = Path(__file__).parent / "screens" / "refusals.txt"
 LOG = "JobID|NNodes|Submit|Start|End|State|NodeList\n1|2|900|900|1200|COMPLETED|n[1-2]\n"
 EVENTS = "time,node,idle\n0,a,true\n0,b,true\n1800,b,false\n3600,a,false\n"
@@ -22,6 +25,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {"jobs.txt": LOG, "events.csv": EVENTS, "bad.json": "{"}.items():
         (here / name).write_text(text)
     (here / "train.sh").write_text("#!/bin/sh\nsrun torchrun train.py\n")
+    plan, trainers = (
+        json.loads((EXAMPLES / name).read_text()) for name in ("two-trainers.json", "trainers.json")
+    )
+    documents = {
+        "late.json": [trainers[0] | {"submit": 9999}],
+        "evil-key.json": [trainers[0], trainers[1] | {"step\x1b[2J": 1}],
+        "key-like-a-place.json": plan | {"x` - at `$.y": 1},
+    }
+    for name, document in documents.items():
+        (here / name).write_text(json.dumps(document))
     (here / "program").write_bytes(b"\x7fELF\xff\xfe\x00")
     os.mkfifo(here / "pipe")
     monkeypatch.chdir(here)

@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
-from scripts.labcluster.stage import REPO
 
 EVENTS = "time,node,idle\n0,a,true\n0,b,true\n1800,b,false\n3600,a,false\n"
 
@@ -65,15 +64,6 @@ def test_where_the_report_cannot_be_written_the_result_is_shown(
     assert f"--report {tmp_path}: Is a directory; it was not written" in result.stderr
     assert "idle node-hours    1.5\n" in result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"events.csv", "replay.html"}
-
-
-def test_trainers_that_come_too_late_are_told(events: Path, tmp_path: Path) -> None:
-    path = tmp_path / "trainers.json"
-    (one, *_) = json.loads((REPO / "examples" / "plan" / "trainers.json").read_text())
-    path.write_text(json.dumps([one | {"submit": 9999}]))
-    late = run("--events", events, "--trainers", path)
-    assert (late.exit_code, "--backlog" in late.stderr) == (2, True)
-    assert run("--events", events, "--trainers", path, "--backlog").exit_code == 0
 
 
 def test_a_time_of_a_log_may_begin_where_the_log_does(tmp_path: Path) -> None:
