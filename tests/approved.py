@@ -49,12 +49,12 @@ def _changes(before: str, now: str) -> str:
 def approve_commands(path: Path, **stand_for: str) -> None:
     """Run the commands of a file (``$ bftrainer ...``); hold what each prints against it.
 
-    A line [2] is the exit code, if it is not 0; a line # is a remark. In a command the words of
-    ``stand_for`` stand for texts that cannot be written there.
+    A line [2] is the exit code, if it is not 0; a line that begins with "# " is a remark. In a
+    command the words of ``stand_for`` stand for texts that cannot be written there.
     """
     told = []
     for line in path.read_text().splitlines():
-        if line.startswith("#"):
+        if line.startswith("# "):
             told += [line, ""]
         elif line.startswith("$ bftrainer"):
             words = shlex.split(line)[2:]
