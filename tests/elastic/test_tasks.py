@@ -149,11 +149,15 @@ def test_one_process_of_a_node_trains_for_all(environment: dict[str, str], expec
 
 @pytest.mark.parametrize(
     ("devices", "accelerator", "expected"),
-    [(2, "cpu", 2), ("2", "gpu", 2), ([0, 1], "gpu", 2), ("0,1,", "gpu", 2), ("auto", "cpu", 1)],
+    [
+        *[(2, "cpu", 2), ("2", "gpu", 2), ([0, 1], "gpu", 2), ("0,1,", "gpu", 2)],
+        *[("auto", "cpu", 1), ("auto", "gpu", 4), (-1, "auto", 4)],
+    ],
 )
 def test_lightning_says_how_many_processes_a_node_has(
-    devices: object, accelerator: str, expected: int
+    monkeypatch: pytest.MonkeyPatch, devices: object, accelerator: str, expected: int
 ) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert lightning.processes({"devices": devices, "accelerator": accelerator}) == expected
 
 
