@@ -178,6 +178,9 @@ BAD_FILES = {
     "deep nesting": (b"[" * 1_000_000, "Expected `object`, got `array`"),
     "endless digits": (b'{"nodes": ' + b"9" * 10_000 + b"}", "nodes: Integer value out of range"),
     "no nodes": (without("nodes", document()), "nodes is missing"),
+    "a trainer without curve": (
+        *(document(without("curve_nodes", trainer())), "trainers[0]: curve_nodes is missing"),
+    ),
     "negative nodes": (document(nodes=-1), "nodes: Expected `int` >= 0"),
     "huge nodes": (document(nodes=10**12), "nodes: Expected `int` <= 1000000"),
     "too many trainers": (document(*[trainer()] * 10_001), "`array` of length <= 10000"),
@@ -254,21 +257,8 @@ def test_refuses_a_trainer_with(tmp_path: Path, changes: dict[str, Any], message
     assert_refused(run(path), path, message)
 
 
-@pytest.mark.parametrize("key", without("current_nodes", trainer()))
-def test_refuses_a_trainer_without(tmp_path: Path, key: str) -> None:
-    path = written(tmp_path, document(trainer(), without(key, trainer())))
-    assert_refused(run(path), path, f"trainers[1]: {key} is missing")
-
-
 def test_refuses_what_is_no_file(tmp_path: Path) -> None:
     missing, endless = tmp_path / "nowhere.json", Path("/dev/zero")
     assert_refused(run(missing), missing, "No such file")
     assert_refused(run(tmp_path), tmp_path, "Is a directory")
     assert_refused(run(endless), endless, "larger than 64 MiB")
-
-
-@pytest.mark.parametrize("limit", ["0", "-1", "nan", "soon"])
-def test_refuses_a_time_limit(tmp_path: Path, limit: str) -> None:
-    result = run(written(tmp_path, MOVES), "--time-limit", limit)
-    assert result.exit_code == 2
-    assert "--time-limit" in result.stderr

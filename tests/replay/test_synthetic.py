@@ -31,16 +31,9 @@ NODES = 8
 FOREVER = 1e9
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1000", Workload(1000)),
-        ("1000:0.9", Workload(1000, 0.9)),
-        ("64:1.1:42", Workload(64, 1.1, 42)),
-    ],
-)
-def test_the_text_form(text: str, expected: Workload) -> None:
-    assert parse_synthetic(text) == expected
+def test_the_text_form() -> None:
+    found = [parse_synthetic(text) for text in ("1000", "1000:0.9", "64:1.1:42")]
+    assert found == [Workload(1000), Workload(1000, 0.9), Workload(64, 1.1, 42)]
 
 
 NO_CLUSTERS = ["", "x", "10:", "10:1:2:3", "0", "10:0", "10:9", "10:nan", "10:1:-1", "1e3"]
@@ -175,25 +168,20 @@ def test_a_job_starts(
     assert found.backfilled.tolist() == backfilled
 
 
+SITE = Workload(100, load=0.9, seed=3, days=3)
+
+
 def test_busy_and_idle_time_are_all_the_time_and_the_same_workload_gives_the_same() -> None:
-    workload = Workload(100, load=0.9, seed=3, days=3)
-    log, again = (simulate(workload, min_hole_s=0.0) for _ in range(2))
-    ends_s = log.jobs.start_s, log.jobs.end_s
-    start_s, end_s = (np.clip(one, log.from_s, log.to_s) for one in ends_s)
+    log, again = (simulate(SITE, min_hole_s=0.0) for _ in range(2))
+    times_s = log.jobs.start_s, log.jobs.end_s
+    start_s, end_s = (np.clip(one, log.from_s, log.to_s) for one in times_s)
     busy_s = np.sum((end_s - start_s) * log.jobs.nodes)
     assert busy_s + log.holes.length_s.sum() == pytest.approx(100 * 3 * 86400)
     assert np.array_equal(again.jobs.start_s, log.jobs.start_s)
 
 
 def test_the_trace_has_the_holes() -> None:
-    log = simulate(Workload(100, load=0.9, seed=3, days=3), min_hole_s=60.0)
+    log = simulate(SITE, min_hole_s=60.0)
     trace = trace_of_holes(log.holes, log.from_s, log.to_s)
-    assert int(trace.idle.sum()) == len(log.holes.node)
-    assert trace.end_s == log.to_s
+    assert (int(trace.idle.sum()), trace.end_s) == (len(log.holes.node), SITE.to_s)
     assert log.holes.length_s.min() >= 60.0
-
-
-def test_ten_thousand_jobs_on_a_thousand_nodes() -> None:
-    busy = simulate(Workload(1000, load=0.9, days=37)).jobs
-    assert len(busy) > 10_000
-    assert busy.started.mean() > 0.95

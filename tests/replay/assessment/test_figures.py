@@ -33,17 +33,20 @@ def log(holes: Iterable[Hole], hours: float, nodes: int = 10, **known: Any) -> L
     return Log("log", table, nodes, MONDAY, MONDAY + HOUR * hours, **known)
 
 
-def test_idle_time_over_the_machine() -> None:
-    figures = describe(log([(0, 0, 10), (1, 5, 10)], hours=10), UTC)
-    found = figures.idle_node_hours, figures.idle_share, figures.mean_idle_nodes
-    assert found == pytest.approx((15, 0.15, 1.5))
-
-
-def test_holes_and_their_lengths() -> None:
-    figures = describe(log([(0, 0, 1), (1, 0, 2), (2, 0, 30)], hours=30), UTC)
-    assert (figures.holes, figures.median_hole_s) == (3, 7200)
-    filled = [(one.from_s, one.holes, one.node_hours) for one in figures.lengths if one.holes]
-    assert filled == [(3600, 2, pytest.approx(3)), (86400, 1, pytest.approx(30))]
+@cases(
+    "holes, hours, known",
+    are_idle_time_over_the_machine=(
+        *([(0, 0, 10), (1, 5, 10)], 10),
+        {"idle_node_hours": 15, "idle_share": 0.15, "mean_idle_nodes": 1.5},
+    ),
+    are_how_many_and_how_long=(
+        *([(0, 0, 1), (1, 0, 2), (2, 0, 30)], 30, {"holes": 3, "median_hole_s": 7200}),
+    ),
+    may_be_none=([], 10, {"idle_node_hours": 0, "holes": 0, "median_hole_s": math.nan}),
+)
+def test_holes(holes: list[Hole], hours: float, known: dict[str, float]) -> None:
+    figures = describe(log(holes, hours), UTC)
+    assert {name: getattr(figures, name) for name in known} == pytest.approx(known, nan_ok=True)
 
 
 def test_length_classes_hold_every_hole() -> None:
@@ -51,6 +54,9 @@ def test_length_classes_hold_every_hole() -> None:
     assert sum(one.holes for one in figures.lengths) == 9
     hours = sum(one.node_hours for one in figures.lengths)
     assert hours == pytest.approx(figures.idle_node_hours)
+    lengths = describe(log([(0, 0, 1), (1, 0, 2), (2, 0, 30)], hours=30), UTC).lengths
+    filled = [(one.from_s, one.holes, one.node_hours) for one in lengths if one.holes]
+    assert filled == [(3600, 2, pytest.approx(3)), (86400, 1, pytest.approx(30))]
 
 
 @cases(
@@ -68,12 +74,6 @@ def test_hours_of_the_week(
     assert np.isfinite(by_hour).sum() == known
     found = {(int(day), int(hour)): by_hour[day, hour] for day, hour in np.argwhere(by_hour > 0)}
     assert found == pytest.approx(idle)
-
-
-def test_a_log_without_any_hole() -> None:
-    figures = describe(log([], hours=10), UTC)
-    assert (figures.idle_node_hours, figures.holes) == (0, 0)
-    assert math.isnan(figures.median_hole_s)
 
 
 # Why nodes are idle, by who waited meanwhile.
