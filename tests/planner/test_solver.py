@@ -55,6 +55,9 @@ UNUSABLE = {
         READY + "import time; print('{\"coun', end='', flush=True); time.sleep(600)",
         "did not answer in time",
     ),
+    "closes its pipe": (
+        *(READY + "input(); import os, time; os.close(1); time.sleep(600)", "closed its pipe"),
+    ),
     "greets with something else": ("print('hello')", "nonsense"),
     "cannot start and says so": ('print(\'{"error": "no CBC"}\')', "cannot start: no CBC"),
     "answers no JSON": (saying("hello"), "nonsense"),
