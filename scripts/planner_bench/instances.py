@@ -64,22 +64,12 @@ def made_with_sizes(trainers: int, nodes: int, seed: int) -> Problem:
     Some of them have other numbers of nodes now, as after a loss.
     """
     problem = made(trainers, nodes, seed)
-    return replace(
-        problem,
-        trainers=tuple(
-            replace(one, min_nodes=sizes[0], sizes=sizes)
-            for number, one in enumerate(problem.trainers)
-            for sizes in (_doubled(one.max_nodes) if number % 2 else _fours(one.max_nodes),)
-        ),
-    )
-
-
-def _doubled(most: int) -> tuple[int, ...]:
-    return Sizes(tuple(2**power for power in range(12))).between(1, most)
-
-
-def _fours(most: int) -> tuple[int, ...]:
-    return Sizes(step=4).between(1, most)
+    kinds = Sizes(step=4), Sizes(tuple(2**power for power in range(12)))
+    planned = []
+    for number, one in enumerate(problem.trainers):
+        sizes = kinds[number % 2].between(1, one.max_nodes)
+        planned.append(replace(one, min_nodes=sizes[0], sizes=sizes))
+    return replace(problem, trainers=tuple(planned))
 
 
 def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:
@@ -157,7 +147,14 @@ def after_event(
         replace(trainer, current=plan.assignment[trainer.key] & pool)
         for trainer in problem.trainers
     )
-    classes = _repart(problem.classes, pool, dice)
+    # A new node gets a random class.
+    parts = [set(one.nodes & pool) for one in problem.classes]
+    for name in sorted(pool.difference(*parts)) if parts else ():
+        dice.choice(parts).add(name)
+    classes = tuple(
+        replace(one, nodes=frozenset(part))
+        for one, part in zip(problem.classes, parts, strict=True)
+    )
     return replace(problem, pool=pool, trainers=trainers, classes=classes)
 
 
@@ -184,20 +181,6 @@ def _after_jobs(problem: Problem, plan: Plan, dice: random.Random) -> Problem:
         for one, its in zip(problem.trainers, current, strict=True)
     )
     return replace(problem, trainers=trainers, free=free)
-
-
-def _repart(
-    classes: tuple[NodeClass, ...], pool: frozenset[str], dice: random.Random
-) -> tuple[NodeClass, ...]:
-    """Return the classes after nodes have come or gone; a new node gets a random class."""
-    if not classes:
-        return ()
-    parts = [set(one.nodes & pool) for one in classes]
-    for name in sorted(pool.difference(*parts)):
-        dice.choice(parts).add(name)
-    return tuple(
-        replace(one, nodes=frozenset(part)) for one, part in zip(classes, parts, strict=True)
-    )
 
 
 def _curve(dice: random.Random, largest: int, measured: bool) -> ThroughputCurve:
