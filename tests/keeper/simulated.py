@@ -325,7 +325,7 @@ class World:
             due_s = self.run.due_s()
             quiet = quiet + 1 if self.said == said else 0
             if quiet > 3 and due_s < math.inf:
-                self.late(due_s - self.now_s)
+                self.late(max(0.0, due_s - self.now_s))
         return self
 
     def _connect(self, process: Process, held: Held | None = None) -> None:

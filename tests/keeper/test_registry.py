@@ -74,6 +74,13 @@ def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
     assert keeper.counts() == {}
 
 
+def test_who_has_ended_well_is_hung_up_on(keeper: Inside) -> None:
+    with Wire(keeper) as wire:
+        wire.join()
+        wire.say(done={})
+        assert wire.read_all() == []
+
+
 def test_progress_reaches_the_controller_but_not_faster_than_it_should(
     keeper: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
