@@ -66,9 +66,8 @@ def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
     """Else who has ended well could be taken for lost, and the others' last collectives be cut."""
     with pair(keeper) as (first, other):
         with first:
-            words = ({"ping": {"number": 1}}, {"measured": {"measures": [["steps", 5]]}})
-            for said in (*words, {"done": {}}):
-                first.say(**said)
+            words = b'{"ping":{"number":1}}\n{"measured":{"measures":[["steps",5]]}}\n'
+            first.send(words + b'{"done":{}}\n')
         wait_until(lambda: keeper.told()["members"] == 1)
         assert other.is_answered()
     assert keeper.counts() == {}
