@@ -400,8 +400,8 @@ class World:
         )
 
     def check_sent(self, process: Process, message: FromKeeper) -> None:
-        """Who trains is late only after a loss, or if another one waits. No newcomer goes on
-        without them, and they keep the order of their ranks.
+        """Who trains is late only after a loss, or if another one waits, and no newcomer goes on
+        without them.
         """
         match message:
             case Dropped(why) if why == LATE:
@@ -411,11 +411,9 @@ class World:
                 waits = any(one.waiting for one in others)
                 assert waits or after_loss, "nobody is late where all may train on"
             case Generation(rank=0, members=members):
-                serving = {one.identity.task: one for one in self.serving()}
-                stay = [serving[peer.task] for peer in members if peer.task in serving]
+                serving = {one.identity.task for one in self.serving()}
+                stay = serving & {peer.task for peer in members}
                 assert stay or not serving, "newcomers do not go on without those who train"
-                in_order = sorted(stay, key=_rank)
-                assert len({one.number for one in stay}) > 1 or stay == in_order
 
     def serving(self) -> list[Process]:
         """Those in a generation that the keeper has not let go or lost."""
@@ -425,10 +423,6 @@ class World:
             if (one.serves and one.alive and one.connected and not one.released)
             and not any(isinstance(message, Released | Dropped) for message in one.inbox)
         ]
-
-
-def _rank(process: Process) -> int:
-    return -1 if process.generation is None else process.generation.rank
 
 
 def started(tasks: int, sizes: Sizes = ANY) -> World:

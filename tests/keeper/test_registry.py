@@ -78,6 +78,7 @@ def test_who_has_ended_well_is_hung_up_on(keeper: Inside) -> None:
         wire.join()
         wire.say(done={})
         assert wire.read_all() == []
+    assert keeper.counts() == {}
 
 
 def test_progress_reaches_the_controller_but_not_faster_than_it_should(

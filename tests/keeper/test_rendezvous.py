@@ -200,6 +200,11 @@ def test_survivors_go_on_without_waiting_for_anything() -> None:
     assert (world[1].size, world[3].size, world.now_s) == (2, 2, 0.0)
 
 
+def test_those_of_one_generation_keep_the_order_of_their_places() -> None:
+    world = started(4).kill(2).settle(4)
+    assert [peer.task for peer in world.run.generation.members] == [1, 3, 4]
+
+
 def test_a_planned_leave_stops_all_and_the_others_go_on() -> None:
     world = started(3).part(1).settle(8)
     assert not world.run.holds({1})
