@@ -53,6 +53,12 @@ print(sum(bool(file.read()) for file in files), flush=True)
 WORKERS = {
     "look": LOOK,
     "files": FILES,
+    "writes": """
+import sys
+sys.files = [open(f"own{n}", "w") for n in range(64)]  # as a library's: they end after the script's
+for file in sys.files:
+    file.write("own")
+""",
     "ended": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
     "waits": "import time; time.sleep(600)",
     **{method: CHILD.replace("METHOD", method) for method in ("fork", "forkserver", "spawn")},
@@ -122,6 +128,21 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 )
 def test_of_one_agent(stages: list[str], number: int, printed: list[str]) -> None:
     assert stages[number].split() == " ".join(printed).split()
+
+
+def test_no_open_file_of_the_agent_takes_or_spoils_what_a_worker_writes(tmp_path: Path) -> None:
+    opens = "files = [open(f'agents{n}', 'w') for n in range(8)]"
+    lines = said(
+        tmp_path,
+        opens,
+        "for file in files: file.write('agent')",
+        START,
+        "run('writes')",
+        "del files",
+    )
+    assert lines == ["exit code 0"]
+    assert {path.read_text() for path in tmp_path.glob("own*")} == {"own"}
+    assert {path.read_text() for path in tmp_path.glob("agents*")} == {"agent"}
 
 
 def test_an_agent_with_threads_is_not_copied(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ a new Python would import it a second time (2 s of a core). ``preload`` is what 
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import signal
@@ -164,10 +163,11 @@ def _descriptors() -> dict[int, str]:
 def _forget_agent(kept: set[int], before: Mapping[int, str]) -> None:
     """In the copy, let go of all that belongs to the agent.
 
-    Some libraries open anew what they need as they are forked: libuv, which TCPStore uses, has a
-    pipe. They would close it by its number at the next fork, whosever that is by then.
+    Its objects close their files by number sooner or later, and write to them what was not written
+    yet. So no number becomes free for a worker's file: it means nothing from here on. Some
+    libraries open anew what they need as they are forked: libuv, which TCPStore uses, has a pipe.
     """
-    gc.freeze()  # garbage must not close its files later: the numbers may be others' by then
+    nothing = os.open(os.devnull, os.O_RDWR)
     for number, opened in _descriptors().items():
-        if number not in kept and before.get(number) == opened:
-            os.close(number)
+        if number not in {*kept, nothing} and before.get(number) == opened:
+            os.dup2(nothing, number, inheritable=False)
