@@ -20,11 +20,8 @@ from bftrainer_slurm.model import (
     Trainer,
 )
 from bftrainer_slurm.replay.slurm import (
-    DELAYED,
     PARTITION,
-    PENDING,
     RUNNING,
-    SUSPENDED,
     InMemorySlurm,
     Job,
 )
@@ -129,34 +126,10 @@ class MadeUpSlurm(InMemorySlurm):
     def cancel_(self, array: int) -> None:
         super().cancel(array)
 
-    def release_(self, job: Job, node: str | None) -> None:
-        """Its owner lets a waiting element go, on a node or anywhere."""
-        job.targets = None if node is None else frozenset({node})
-        self.let_go_by_owner.add(job.id)
-        self.move(job, PENDING)
-        self.schedule()
-
-    def purge_(self) -> None:
-        """MinJobAge is over: slurmctld forgets what has ended."""
-        for job in self.elements():
-            if job.state.over:
-                self.forget(job.id.array, job.id.task)
-
     def start_ordinary_(self, node: str) -> None:
         """An ordinary job takes a node, and what runs there is reclaimed."""
         self.ordinary.add(node)
         self.reclaim({node}, RUNNING)
-
-    def fail_(self, node: str) -> None:
-        """A node is down: nothing stays there, suspended or not."""
-        self.down.add(node)
-        self.reclaim({node}, RUNNING, SUSPENDED)
-
-    def begin_(self) -> None:
-        """Begin times are over: what was reclaimed, and not held since, starts again."""
-        for job in self.elements(DELAYED):
-            self.move(job, PENDING)
-        self.schedule()
 
     def running(self) -> dict[str, list[ElementId]]:
         """The elements on each node that nobody has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,16 +68,10 @@ class Told(Groups):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def own(
-        self,
-        array: int,
-        user: str,
-        want: int,
-        sizes: Sizes = ANY,
-        engaged: Callable[[], Engaged] = lambda: NOBODY,
-    ) -> None:
+    def own(self, *about: Any, **_: Any) -> None:
+        array, user, want, self.sizes, engaged = about
         self.owned.append((array, user, want))
-        self.sizes, self.engaged = sizes, engaged()
+        self.engaged = engaged()
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]

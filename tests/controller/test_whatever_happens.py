@@ -25,7 +25,6 @@ from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.keeper.messages import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import BackfillPass, ElementId, ElementState, WaitingJob
 from bftrainer_slurm.replay.slurm import (
@@ -39,7 +38,7 @@ from bftrainer_slurm.replay.slurm import (
     SUSPENDED,
     Job,
 )
-from bftrainer_slurm.sizes import ANY, Sizes
+from bftrainer_slurm.sizes import Sizes
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import BACKFILL_S, MadeUpSlurm
 from tests.controller.setting import Greedy
@@ -66,15 +65,8 @@ class Watch(Groups):
         self._see = see
         self._slurm = slurm
 
-    def own(
-        self,
-        array: int,
-        user: str,
-        want: int,
-        sizes: Sizes = ANY,
-        engaged: Callable[[], Engaged] = lambda: NOBODY,
-    ) -> None:
-        self._see(array)
+    def own(self, *about: Any, **_: Any) -> None:
+        self._see(about[0])
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         for array, tasks in leaving.items():
@@ -205,7 +197,9 @@ class Whatever(RuleBasedStateMachine):
 
     @rule()
     def slurmctld_forgets_what_has_ended(self) -> None:
-        self.slurm.purge_()
+        for job in self.slurm.elements():
+            if job.state.over:
+                self.slurm.forget(job.id.array, job.id.task)
 
     @rule(active=st.booleans())
     def backfill_makes_a_pass(self, active: bool) -> None:
@@ -213,7 +207,9 @@ class Whatever(RuleBasedStateMachine):
 
     @rule()
     def begin_times_are_over(self) -> None:
-        self.slurm.begin_()
+        for job in self.slurm.elements(DELAYED):
+            self.slurm.move(job, PENDING)
+        self.slurm.schedule()
 
     @rule(node=NODE, state=st.sampled_from(["down", "draining", "up"]))
     def a_node_goes_or_comes(self, node: str, state: str) -> None:
@@ -222,7 +218,8 @@ class Whatever(RuleBasedStateMachine):
         if state == "draining":
             self.slurm.draining.add(node)
         elif state == "down":
-            self.slurm.fail_(node)
+            self.slurm.down.add(node)
+            self.slurm.reclaim({node}, RUNNING, SUSPENDED)
 
     @to_one(HELD)
     def an_operator_holds_an_element(self, job: Job) -> None:
@@ -266,7 +263,10 @@ class Whatever(RuleBasedStateMachine):
 
     @to_one(HELD, DELAYED, node=st.none() | NODE)
     def an_owner_lets_an_element_go(self, job: Job, node: str | None) -> None:
-        self.slurm.release_(job, node)
+        job.targets = None if node is None else frozenset({node})
+        self.slurm.let_go_by_owner.add(job.id)
+        self.slurm.move(job, PENDING)
+        self.slurm.schedule()
 
     @to_one(least=st.integers(1, 4))
     def an_owner_writes_another_comment(self, job: Job, least: int) -> None:

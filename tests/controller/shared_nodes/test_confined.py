@@ -73,17 +73,6 @@ def probe(site: Site) -> None:
     (site.lab.dir / "probe.py").write_text(PROBE)
 
 
-@pytest.fixture
-def neighbours(site: Site) -> tuple[Job, Job]:
-    """An ordinary job of bob's with one GPU, and beside it a trainer's element with two."""
-    job = ordinary_job(site, 1)
-    assert job.notes
-    script, file = probing(site, "alice")
-    trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2", "--exclude=n2"), file)
-    assert trainer.notes
-    return job, trainer
-
-
 def probing(site: Site, user: str) -> tuple[str, Path]:
     """Return a script, and the file for its two notes."""
     file = site.folder(user) / "notes"
@@ -96,28 +85,18 @@ def ordinary_job(site: Site, gpus: int) -> Job:
     return Job(ordinary(site, "-w", "n1", f"--gpus-per-node={gpus}", script=script), file)
 
 
-def test_without_slurm_everybody_can_open_all_gpus(site: Site) -> None:
-    file = site.folder() / "notes"
-    site.run("python3", site.lab.dir / "probe.py", site.lab.dir, file)
-    assert json.loads(file.read_text())["answers"] == dict.fromkeys(GPUS, "ENXIO")
-
-
-def test_an_element_and_the_job_beside_it_can_open_their_own_gpus_alone(
-    neighbours: tuple[Job, Job],
+def test_jobs_side_by_side_open_their_own_gpus_alone_and_who_takes_them_finds_nothing_of_before(
+    site: Site,
 ) -> None:
-    job, trainer = neighbours
+    job = ordinary_job(site, 1)
+    assert job.notes
+    script, file = probing(site, "alice")
+    trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2", "--exclude=n2"), file)
+    assert all(note["alice"] for note in trainer.notes)
     assert (len(job.opens), len(trainer.opens)) == (1, 2)
     assert not job.opens & trainer.opens
-
-
-def test_who_takes_an_elements_gpus_can_open_them_and_finds_nothing_of_it(
-    site: Site, neighbours: tuple[Job, Job]
-) -> None:
-    job, trainer = neighbours
     taker = ordinary_job(site, len(GPUS) - 1)
     assert taker.opens == GPUS - job.opens
-    assert trainer.opens < taker.opens
-    assert all(note["alice"] for note in trainer.notes)
     assert not any(note["alice"] for note in taker.notes)
     assert set(site.lab.squeue(trainer.number, "%N")) == {""}
     assert site.lab.squeue(job.number, "%t") == ["R"]
