@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -74,17 +73,6 @@ def batch_script(folder: Path, before: str = "", command: str = "") -> str:
     return f"#!/bin/bash\nexport OMP_NUM_THREADS=1\n{before}\nsrun {command} {folder}\n"
 
 
-@contextmanager
-def without_plugin(site: Site) -> Iterator[None]:
-    plugstack = site.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
-    plugstack.write_text("")
-    try:
-        yield
-    finally:
-        plugstack.write_text(line)
-
-
 def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None:
     with training(site, "1-3") as trainer:
         trainer.wait_for_world(3)
@@ -115,22 +103,6 @@ def test_tasks_of_srun_have_their_state_in_memory(site: Site) -> None:
         assert trainer.wait_for_world(3, first.time_s).number > first.number
 
 
-@pytest.mark.once
-def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
-    with training(site, "1-3") as trainer:
-        trainer.wait_for_world(3)
-        since_s, before = time.monotonic(), trainer.steps()[-1]
-        more_worth = site.submit("#!/bin/sh\nsleep 1000\n", "2-2", "--bftrainer=weight=100")
-        try:
-            first = trainer.wait_for_world(1, since_s)
-            assert first.number >= before.number
-            wait_until(lambda: trainer.published["shrank"] >= 2)
-            assert trainer.published["failures"] == 0
-        finally:
-            site.end(more_worth)
-        wait_until(lambda: any(s.world > 1 for s in trainer.steps(first.time_s)), PATIENCE_S)
-
-
 ERROR = "ValueError: a batch of 64 does not divide by 3"
 
 
@@ -143,16 +115,6 @@ def test_a_size_on_which_the_script_fails_is_left_out_when_the_trainer_grows(sit
             trains_on(trainer, step.time_s + 5)
             job.close()
             stays_on_two_nodes(trainer)
-
-
-@pytest.mark.once
-@pytest.mark.nightly
-def test_and_when_it_begins_there_as_smaller_ones_are_tried_before_it_is_given_up(
-    site: Site,
-) -> None:
-    with training(site, "1-3", "export FAILS_ON=3") as trainer:
-        trainer.wait_for_world(2)
-        stays_on_two_nodes(trainer)
 
 
 def stays_on_two_nodes(trainer: Training) -> None:
@@ -181,7 +143,7 @@ def trains_on(trainer: Training, until_s: float) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
 def test_a_user_with_a_controller_of_their_own_needs_no_plugin_for_it(site: Site) -> None:
     own = site.own_controller("bob")
-    with without_plugin(site), own.running():
+    with site.lab.plugstack(lambda line: ""), own.running():
         trains_by_submit(site, own, "bob", "--personal", "--state", str(own.state))
 
 
