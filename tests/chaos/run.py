@@ -117,7 +117,9 @@ def run(
         "submitted_again": resubmitted,  # as Slurm had lost their jobs, or some
         "drained_by_slurm": world.drained_by_slurm,  # for no fault of ours
         "steps": steps,
-        "steps_lost": {name: sum(one.lost.get(name, 0.0) for one in outcomes) for name in steps},
+        "steps_lost": {
+            name: round(sum(one.lost.get(name, 0) for one in outcomes)) for name in steps
+        },
         "ordinary_jobs": world.stream.figures() if world.stream else {},
         "outcomes": outcomes,
         "left_behind": left,  # once all trainers were cancelled
