@@ -37,8 +37,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         return
     keep_s = settings.keep_awake_s
     why = (
-        f"Trainers use such a node for {least_s:g} s after each ordinary job (SuspendTime), and never "
-        f"wake it. {_WOKEN} reserve keeps nodes free for jobs."
+        f"Trainers use such a node for {least_s:g} s after each ordinary job (SuspendTime), and "
+        f"never wake it. {_WOKEN} reserve keeps nodes free for jobs."
     )
     kept = f"{found}; trainers leave them {keep_s:g} s later (keep_awake_s)"
     yield consider(_TITLE, kept, why, ours("keep_awake_s", "3600"), unless=keep_s > 0)
