@@ -83,9 +83,10 @@ def names(cmdline: Path, lab: Lab) -> bool:
 @as_root
 @pytest.mark.once
 def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
-    scripts, folder = small.home("bob") / "scripts", small.home("bob") / "own"
-    shutil.copytree(REPO / "scripts", scripts)  # the clone may be closed to bob
-    command = ("/usr/bin/env", "python3", scripts / "lab")
+    home, folder = small.home("bob"), small.home("bob") / "own"
+    for name in ("scripts", "bftrainer_slurm"):  # the clone may be closed to bob
+        shutil.copytree(REPO / name, home / name)
+    command = ("/usr/bin/env", "python3", home / "scripts" / "lab")
     small.run(*command, "up", "--nodes", "1", "--dir", folder, user="bob")
     try:
         own = {"SLURM_CONF": f"{folder}/slurm.conf"}
