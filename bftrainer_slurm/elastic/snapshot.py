@@ -11,7 +11,6 @@ import atexit
 import copy
 import io
 import itertools
-import math
 import mmap
 import os
 import shutil
@@ -19,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,7 @@ from bftrainer_slurm.elastic.memory_left import memory_left
 VARIABLE, _NAME = "BFTRAINER_SNAPSHOT", "bftrainer-snapshot"  # the agent's memory
 _SHARE, _CHUNK, _HEAD = 0.01, 2**25, 64  # of the time, for saving; bytes: sent at once, of numbers
 _SHARDED = "elastic.Snapshot keeps whole, plain tensors; torch.distributed.checkpoint keeps sharded"
-_ANOTHER = "names, shapes or types are another model's"
-_numbers = itertools.count()
+_ANOTHER, _numbers = "names, shapes or types are another model's", itertools.count()
 
 
 def made() -> str:
@@ -57,8 +56,8 @@ class Snapshot:
         self._every_s, self._disk_every_s = every_s, disk_every_s
         self._disk_due_s, self._begin_s = time.monotonic() + disk_every_s, 0.0
         self._count, self._saved, self._spent_s, self._place = 0, 0, 0.0, None
-        self._steps, self._next = torch.tensor([0]), 0.0  # in the newest image; the count then
-        self._saved_s, self._wait_s, self._writer = time.monotonic(), math.inf, threading.Thread()
+        self._steps, self._next = 0, 0.0  # from one copy to the next one, and the count then
+        self._saved_s, self._wait_s, self._writer = time.monotonic(), inf, threading.Thread()
         self._local, self._number = int(os.environ.get("LOCAL_RANK", "0")), next(_numbers)
         self._say = str if self._local else say
         paths = [] if self._number else map(Path, os.environ.get(VARIABLE, "").split(":"))
@@ -78,16 +77,18 @@ class Snapshot:
         copies, self._begin_s = self._count >= self._next, time.monotonic()
         since_s = self._begin_s - self._saved_s
         step_s, late = since_s / (self._count - self._saved), since_s > 2 * self._wait_s
-        self._save(now, now, copies or late)
+        image = self._save(now, now, copies or late)
         if copies:  # all nodes agree on the next step, as a copy on one holds up all
             took_s = time.monotonic() - self._begin_s  # the disk's copy, and what came before, too
             wait_s = self._every_s or (self._spent_s + took_s) / _SHARE
-            sample = _sample(self._parts) if self._wait_s == math.inf else ""  # once is enough
+            sample = _sample(self._parts) if self._wait_s == inf else ""  # once is enough
             steps, self._spent_s = int(wait_s / step_s) + 1 if self._slots else 0, -took_s
-            self._steps[0], self._wait_s, _ = max(rows := _gathered((steps, wait_s, sample)))
+            self._steps, self._wait_s, _ = max(rows := _gathered((steps, wait_s, sample)))
             if len({row[2] for row in rows}) > 1:
                 self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
-            self._next = self._count + (int(self._steps) or math.inf)
+            self._next = self._count + (self._steps or inf)
+            if image is not None:  # so that a restart does not change it
+                image[48:56].view(torch.int64)[0] = self._steps
         self._spent_s += time.monotonic() - self._begin_s
 
     def load(self) -> Any:
@@ -103,7 +104,7 @@ class Snapshot:
         for name, part in self._parts.items():
             part.load_state_dict(_mapped(state["parts"][name], torch.clone))
         self._count = self._saved = state["count"]
-        self._saved_s, self._next = time.monotonic(), self._count + int(self._steps)
+        self._saved_s, self._next = time.monotonic(), self._count + self._steps
         beginning.goes_on()
         return _mapped(state["place"], torch.clone)
 
@@ -111,18 +112,17 @@ class Snapshot:
         self._slots = []
         self._say(f"elastic.Snapshot keeps nothing in memory, only {self._path}: {why}")
 
-    def _save(self, due: bool, wait: bool = False, copies: bool = False) -> None:
+    def _save(self, due: bool, wait: bool = False, copies: bool = False) -> Tensor | None:
         memory = self._slots and self._local == 0 and (due or copies)
         late = time.monotonic() >= self._disk_due_s and (memory or not self._slots)
         disk = self._path if _rank() == 0 and (due or late) else None
         if not memory and not disk:
-            return
+            return None
         state: dict[str, Any] = {"count": self._count, "fingerprint": self._fingerprint()}
-        state |= {"saved_s": int(time.time()), "place": self._place}
+        state |= {"saved_s": int(time.time()), "steps": self._steps, "place": self._place}
         state["parts"] = {name: part.state_dict() for name, part in self._parts.items()}
-        if memory and (image := _packed(state, self._room)) is not None:
+        if (image := _packed(state, self._room) if memory else None) is not None:
             self._saved, self._saved_s = self._count, time.monotonic()
-            self._steps = image[48:56].view(torch.int64).copy_(self._steps)
             steps.of_this_process().wrote_file()
         wait = wait or (due and not self._slots)  # nothing else has it
         if disk and (wait or not self._writer.is_alive()):
@@ -133,6 +133,7 @@ class Snapshot:
             self._writer.start()
             self._disk_due_s = time.monotonic() + self._disk_every_s
             self._writer.join(None if wait else 0)
+        return image
 
     def _wait(self) -> None:
         if self._writer.is_alive() and not saving.is_ending():  # then others wait for our end
@@ -148,11 +149,11 @@ class Snapshot:
         if rows[0][-1] - newest[2] > self._disk_every_s:  # by rank 0's clock
             there = _from_disk(self._path, fingerprint) if self._path and _rank() == 0 else None
             if there is not None and there["count"] > newest[0]:
-                mine, state = _packed(there, torch.ByteTensor), there
+                mine, state = _packed(there | {"steps": 0}, torch.ByteTensor), there
             newest = max(rows := _gathered(_row(mine, fingerprint)))
         if newest[0] < 0:
             return None
-        self._steps = torch.tensor(newest[6:7])
+        self._steps = newest[6]
         sender, *others = [rank for rank, row in enumerate(rows) if row[0] == newest[0]]
         if _rank() not in (sender, *others):
             mine, state = self._room(newest[3]) if self._slots and not self._local else None, None
@@ -267,14 +268,13 @@ def _packed(state: Any, room: Callable[[int], Tensor | None]) -> Tensor | None:
     begin = _HEAD + _up(len(texts))
     if (image := room(begin + sum(_up(one.nbytes) for one in tensors))) is None:
         return None
-    numbers = image[:_HEAD].view(torch.int64)
-    numbers.zero_()  # it is not whole from here on
+    numbers = image[:_HEAD].view(torch.int64).zero_()  # it is not whole from here on
     image[_HEAD : _HEAD + len(texts)] = torch.frombuffer(texts, dtype=torch.uint8)
     for part, one in zip(_parts(image, begin, tensors), tensors, strict=True):
         part.copy_(one.detach())
     told = map(state.get, ("count", "fingerprint", "saved_s"))
     numbers[:5] = torch.tensor([*told, len(image), len(texts)])
-    numbers[5] = _sum(image)
+    numbers[5], numbers[6] = _sum(image), state["steps"]
     return image
 
 

@@ -176,6 +176,14 @@ def test_a_restart_does_not_change_when_the_next_copy_is_due(slots: list[Path]) 
     assert Training().snapshot.load() == 1
 
 
+def test_between_two_copies_a_process_holds_nothing_of_the_agents_memory(slots: list[Path]) -> None:
+    training = Training()
+    for number in range(3):
+        training.step(number)
+    own = [one for one in memfds() if one.startswith(f"/proc/{os.getpid()}/")]
+    assert len(own) == len(slots)  # those of the agent, which is this process
+
+
 def test_that_memory_is_allotted_is_no_part_of_that_time_and_that_it_is_opened_is(
     slots: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
