@@ -12,6 +12,7 @@ import pytest
 
 from bftrainer_slurm.model import (
     Configuration,
+    Element,
     ElementId,
     ElementState,
     Node,
@@ -349,15 +350,18 @@ def test_of_several_elements_the_good_ones_are_done_and_the_bad_ones_named(bench
 def known_to(gateway: CommandGateway, queue: Queue) -> Queue:
     """squeue tells no exit statuses, pyslurm neither resources nor dependencies."""
     less, trainers = gateway.name == "pyslurm", []
+
+    def known(element: Element) -> Element:
+        return replace(element, exit_status=None, cpus=0 if less else element.cpus)
+
     for one in queue.trainers:
         demands = replace(one.demands, resources=Resources(), dependency="")
-        elements = (
-            replace(element, exit_status=None, cpus=0 if less else element.cpus)
-            for element in one.elements
-        )
-        known = replace(one, elements=tuple(elements), demands=demands if less else one.demands)
-        trainers.append(known)
-    return replace(queue, trainers=tuple(trainers))
+        told = {
+            "elements": tuple(map(known, one.elements)),
+            "anchor": one.anchor and known(one.anchor),
+        }
+        trainers.append(replace(one, **told, demands=demands if less else one.demands))
+    return replace(queue, trainers=tuple(trainers), behind={} if less else queue.behind)
 
 
 def test_all_gateways_say_the_same(bench: Bench) -> None:
