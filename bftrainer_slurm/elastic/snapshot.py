@@ -75,17 +75,16 @@ class Snapshot:
         """
         self._count, self._place = self._count + 1, place
         copies, self._begin_s = self._count >= self._next, time.monotonic()
+        if copies and self._wait_s == inf and len(set(_gathered(_sample(self._parts)))) > 1:
+            self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
         since_s = self._begin_s - self._saved_s
         step_s, late = since_s / (self._count - self._saved), since_s > 2 * self._wait_s
         image = self._save(now, now, copies or late)
         if copies:  # all nodes agree on the next step, as a copy on one holds up all
             took_s = time.monotonic() - self._begin_s  # the disk's copy, and what came before, too
             wait_s = self._every_s or (self._spent_s + took_s) / _SHARE
-            sample = _sample(self._parts) if self._wait_s == inf else ""  # once is enough
             steps, self._spent_s = int(wait_s / step_s) + 1 if self._slots else 0, -took_s
-            self._steps, self._wait_s, _ = max(rows := _gathered((steps, wait_s, sample)))
-            if len({row[2] for row in rows}) > 1:
-                self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
+            self._steps, self._wait_s = max(_gathered((steps, wait_s)))
             self._next = self._count + (self._steps or inf)
             if image is not None:  # so that a restart does not change it
                 image[48:56].view(torch.int64)[0] = self._steps

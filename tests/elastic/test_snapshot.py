@@ -446,6 +446,7 @@ os.environ[of.VARIABLE] = of.made()
 model, optimizer, snapshot = new()
 model.weight.detach().add_(rank)
 snapshot.save(1)
+assert new()[2].load() is None, "a state that is not the same on all is in memory"
 _, _, snapshot = new(differs=rank)
 try:
     snapshot.load()
