@@ -9,64 +9,42 @@ from typing import Any
 import pytest
 
 from tests.conftest import pytest_collection_modifyitems
-from tests.selection import MARKS, marks_in, marks_of_all, may_mean
+from tests.selection import marks_in, marks_of_all, may_mean
 
 TEXT = "pytestmark = pytest.mark.slurm\n@pytest.mark.torch\ndef test_it(): ..."
+LINES = TEXT.replace("pytest.mark.slurm", "[\n    pytest.mark.slurm,\n    pytest.mark.load,\n]")
 
 
 @pytest.mark.parametrize(
-    ("expression", "expected"),
+    ("text", "expression", "expected"),
     [
-        ("", True),
-        ("slurm", True),
-        ("torch and not slurm", False),
-        ("slurm and not torch", True),
-        ("not slurm and not torch", False),
-        ("load", False),
-        ("slurm and nightly", False),
-        ("not slurm and load", False),
-        ("of_a_plugin", True),
-        ("slurm and", True),
+        (TEXT, "", True),
+        (TEXT, "slurm", True),
+        (TEXT, "torch and not slurm", False),
+        (TEXT, "slurm and not torch", True),
+        (TEXT, "not slurm and not torch", False),
+        (TEXT, "load", False),
+        (TEXT, "slurm and nightly", False),
+        (TEXT, "not slurm and load", False),
+        (TEXT, "of_a_plugin", True),
+        (TEXT, "slurm and", True),
+        (LINES, "slurm and load and not torch", True),
+        (LINES, "slurm and not load", False),
+        ("def test_it(): assert [1]", "not slurm", True),
     ],
 )
 def test_a_file_is_read_if_it_may_have_a_test_that_is_meant(
-    tmp_path: Path, expression: str, expected: bool
+    tmp_path: Path, text: str, expression: str, expected: bool
 ) -> None:
     path = tmp_path / "test_it.py"
-    path.write_text(TEXT)
+    path.write_text(text)
     assert may_mean(expression, marks_in(path), marks_of_all(path)) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("pytestmark = pytest.mark.slurm\n", ["slurm"]),
-        ("pytestmark = [pytest.mark.torch, pytest.mark.load]\n", ["torch", "load"]),
-        ("pytestmark = [\n    pytest.mark.slurm,\n    pytest.mark.once,\n]\n", ["slurm", "once"]),
-        ("", []),
-    ],
-)
-def test_marks_that_all_tests_of_a_file_have_are_those_of_its_pytestmark(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
-    path = tmp_path / "test_it.py"
-    path.write_text(f"{text}@pytest.mark.nightly\ndef test_it():\n    assert [1]\n")
-    assert marks_of_all(path) == expected
-
-
-def test_all_marks_of_the_project_are_known(pytestconfig: pytest.Config) -> None:
-    declared = [line.partition(":")[0] for line in pytestconfig.getini("markers")]
-    assert [*MARKS] == declared[: len(MARKS)]
 
 
 @pytest.mark.parametrize(
     ("text", "mark", "why"),
     [
-        (
-            "from tests.slurm.test_it import pytestmark",
-            "slurm",
-            "does not name its marks: {'slurm'}",
-        ),
+        ("from test_others import pytestmark", "slurm", "does not name its marks: {'slurm'}"),
         (TEXT, "torch", "says that it has: {'slurm'}"),
     ],
 )

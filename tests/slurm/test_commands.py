@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -19,26 +18,25 @@ FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
 LIMIT = TimeLimit(60, least=10)
 
 
-@pytest.fixture
-def asked(tmp_path: Path) -> Path:
-    """A bftrainer-grow that refuses a limit to 12_0; what it was asked is in a file beside it."""
+def grow(folder: Path, says: str) -> None:
+    """Grow by a bftrainer-grow that refuses a limit to 12_0, and notes what it was asked."""
     does = 'cat > /dev/null\necho "$*" >> "$0.asked"\n[ $# = 1 ] && exit 0\n'
-    return program(tmp_path, "bftrainer-grow", f'{does}echo "12_0: $SAYS" >&2\nexit 1')
+    path = program(folder, "bftrainer-grow", f'{does}echo "12_0: {says}" >&2\nexit 1')
+    nodes, others = frozenset({"n1", "n2"}), frozenset({"n3"})
+    gateway = CommandGateway(grow_program=str(path))
+    gateway.grow([FIRST, SECOND], nodes, others, LIMIT, excluded=frozenset())
 
 
-def grow(asked: Path, says: str) -> list[str]:
-    runner = SlurmRunner(environment={"PATH": os.environ["PATH"], "SAYS": says})
-    gateway = CommandGateway(runner, str(asked))
-    try:
-        nodes, others = frozenset({"n1", "n2"}), frozenset({"n3"})
-        gateway.grow([FIRST, SECOND], nodes, others, LIMIT, excluded=frozenset())
-    finally:
-        told = Path(f"{asked}.asked").read_text().splitlines()
-    return told
+def test_an_element_that_slurm_sets_no_limit_for_starts_without_one(tmp_path: Path) -> None:
+    grow(tmp_path, "Job has already finished")
+    asked = (tmp_path / "bftrainer-grow.asked").read_text().splitlines()
+    assert asked == ["12_[0-1] 60 10", "12_[0]"]
 
 
-def test_an_element_that_slurm_sets_no_limit_for_starts_without_one(asked: Path) -> None:
-    assert grow(asked, "Job has already finished") == ["12_[0-1] 60 10", "12_[0]"]
+def test_any_other_refusal_is_one(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError) as refused:
+        grow(tmp_path, "Access/permission denied")
+    assert refused.value.elements == (FIRST,)
 
 
 def test_of_a_federation_only_this_cluster_is_read(tmp_path: Path) -> None:
@@ -48,12 +46,6 @@ def test_of_a_federation_only_this_cluster_is_read(tmp_path: Path) -> None:
     gateway.queue()
     asked = (tmp_path / "asked").read_text().splitlines()
     assert {"--local" in words for words in asked if words != "--version"} == {True}
-
-
-def test_any_other_refusal_is_one(asked: Path) -> None:
-    with pytest.raises(RefusedError) as refused:
-        grow(asked, "Access/permission denied")
-    assert refused.value.elements == (FIRST,)
 
 
 def test_nothing_to_do_asks_nothing_and_elements_of_two_trainers_are_a_mistake() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bftrainer_slurm.model import Configuration
-from bftrainer_slurm.slurm.configuration import configuration, preempts, suspend_times_s
+from bftrainer_slurm.slurm.configuration import configuration, suspend_times_s
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 TOPOLOGY = """\
@@ -33,23 +33,35 @@ class Says:
         return configuration(cast(SlurmRunner, self), "bftrainer")
 
 
+PRIORITY, MODE = "PreemptType = preempt/partition_prio", "PreemptMode="
+
+
 @pytest.mark.parametrize(
-    ("private", "hidden"),
+    ("settings", "partition", "what", "told"),
     [
-        ("none", set()),
-        ("accounts,users", set()),
-        ("accounts,jobs", {"jobs"}),
-        ("nodes,usage", {"nodes", "usage"}),
-        ("all", {"jobs", "nodes", "usage"}),
+        ("PrivateData             = none", "", "private", set()),
+        ("PrivateData             = accounts,users", "", "private", set()),
+        ("PrivateData             = accounts,jobs", "", "private", {"jobs"}),
+        ("PrivateData             = nodes,usage", "", "private", {"nodes", "usage"}),
+        ("PrivateData             = all", "", "private", {"jobs", "nodes", "usage"}),
+        ("", "", "grace_s", 0),
+        ("", "GraceTime=0", "grace_s", 0),
+        ("", "GraceTime=20", "grace_s", 20),
+        ("", f"{MODE}REQUEUE", "cancels", False),
+        ("", f"{MODE}CANCEL", "cancels", True),
+        # Whether others take nodes back from the partition.
+        (PRIORITY, f"{MODE}REQUEUE", "preempts", True),
+        (PRIORITY, f"{MODE}GANG,REQUEUE", "preempts", True),
+        (PRIORITY, f"{MODE}OFF", "preempts", False),
+        (PRIORITY, f"{MODE}CANCEL", "preempts", True),
+        ("PreemptType = preempt/qos", f"{MODE}OFF", "preempts", True),
+        ("PreemptType = preempt/none", f"{MODE}REQUEUE", "preempts", False),
     ],
 )
-def test_private_data_says_what_users_see_of_others(private: str, hidden: set[str]) -> None:
-    assert Says(f"PrivateData             = {private}").told().private == hidden
-
-
-@pytest.mark.parametrize(("said", "grace_s"), [("", 0), ("GraceTime=0", 0), ("GraceTime=20", 20)])
-def test_the_grace_of_the_trainers_partition_is_known(said: str, grace_s: int) -> None:
-    assert Says(partition=said).told().grace_s == grace_s
+def test_what_a_setting_of_slurm_says(
+    settings: str, partition: str, what: str, told: object
+) -> None:
+    assert getattr(Says(settings, partition).told(), what) == told
 
 
 @pytest.mark.parametrize(
@@ -68,28 +80,6 @@ def test_how_long_slurm_preempts_no_element_is_known_from_slurm_conf_and_the_par
     settings: str, partition: str, of_qos: str, exempt_s: float
 ) -> None:
     assert Says(settings, partition, qos=of_qos).told().exempt_s == exempt_s
-
-
-def test_a_partition_that_cancels_what_it_preempts_is_known() -> None:
-    modes = ("REQUEUE", "CANCEL")
-    assert [Says(partition=f"PreemptMode={mode}").told().cancels for mode in modes] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("kind", "mode", "can"),
-    [
-        ("preempt/partition_prio", "REQUEUE", True),
-        ("preempt/partition_prio", "GANG,REQUEUE", True),
-        ("preempt/partition_prio", "OFF", False),
-        ("preempt/partition_prio", "CANCEL", True),
-        ("preempt/qos", "OFF", True),
-        ("preempt/none", "REQUEUE", False),
-    ],
-)
-def test_whether_others_take_nodes_back_from_the_partition_is_known(
-    kind: str, mode: str, can: bool
-) -> None:
-    assert preempts({"PreemptType": kind}, {"PreemptMode": mode}) == can
 
 
 PROGRAMS = {"SuspendProgram": "/sbin/off", "ResumeProgram": "/sbin/on", "SuspendTime": "300 sec"}

@@ -37,20 +37,6 @@ def composed(*options: str, script: str = "#!/bin/sh\n") -> Submission:
     return compose("train.sh", read_directives(script), options, partition="spare")
 
 
-def comment_of(submission: Submission) -> str:
-    return read_options(submission.options)["comment"]
-
-
-def test_reads_the_directives_at_the_head() -> None:
-    assert read_directives(SCRIPT) == {
-        "nodes": "2-4",
-        "bftrainer": "weight=2",
-        "time": "90",
-        "job-name": "my job",
-        "gpus-per-node": "1",
-    }
-
-
 def test_reads_a_range_behind_another_option_and_in_quotes() -> None:
     for line in ("-A acct -N 2-4", "'-N' \"2-4\""):
         assert read_directives(f"#!/bin/sh\n#SBATCH {line}\n").get("nodes") == "2-4"
@@ -84,7 +70,8 @@ def test_the_rewriting_is_the_plugins() -> None:
         f"id={submission.record.id}",
         "--ntasks=1",
     )
-    assert parse_comment(comment_of(submission)) == submission.record
+    comment = read_options(submission.options)["comment"]
+    assert parse_comment(comment) == submission.record
 
 
 def test_no_two_submissions_have_one_id() -> None:
@@ -95,18 +82,6 @@ def test_no_two_submissions_have_one_id() -> None:
 def test_the_job_is_named_for_its_script_unless_it_has_a_name() -> None:
     assert read_options(composed("-N2-4").options)["job-name"] == "train.sh"
     assert read_options(composed("-N2-4", "-J", "mine").options)["job-name"] == "mine"
-
-
-def test_a_named_value_beats_the_options_and_those_the_script() -> None:
-    submission = compose(
-        "train.sh",
-        {"nodes": "1-2", "partition": "a", "time": "1"},
-        ["-N", "3-4", "-p", "b"],
-        nodes="5-6",
-        time="7",
-    )
-    assert (submission.record.max_nodes, submission.partition) == (6, "b")
-    assert submission.record.minutes == 7
 
 
 @pytest.mark.parametrize(
@@ -194,27 +169,26 @@ def test_what_slurm_does_for_an_element_too_is_kept() -> None:
     assert {*kept} <= {*composed("-N4", *kept).options}
 
 
-def test_what_sbatch_takes_from_the_environment_counts_between_script_and_options() -> None:
+@pytest.mark.parametrize(
+    ("options", "named", "counts"),
+    [
+        ([], {}, ("gpu", 7, 4)),
+        (["-t8", "-phpc"], {}, ("hpc", 8, 4)),
+        (["-t8", "-N2-3"], {"time": "6", "nodes": "5-6"}, ("gpu", 6, 6)),
+    ],
+)
+def test_a_named_value_beats_the_options_these_the_environment_and_that_the_script(
+    options: list[str], named: dict[str, str], counts: tuple[str, int, int]
+) -> None:
     given = {"SBATCH_PARTITION": "gpu", "SBATCH_TIMELIMIT": "7", "SBATCH_RESERVATION": "exam"}
     environment = read_environment({**given, "A": "b"})
     script = read_directives("#!/bin/sh\n#SBATCH -N4 -p long -t 9\n")
-    for options, expected in ([], (("gpu",), 7)), (["-t8", "-phpc"], (("hpc",), 8)):
-        submission = compose(
-            "x", script, options, environment=environment, site_partition="bftrainer"
-        )
-        assert (submission.record.partitions, submission.record.minutes) == expected
-        assert submission.notes[-1].startswith("--reservation is left out")
-
-
-def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() -> None:
-    given = {"output": "logs/%x_%a.out", "error": "%A_%2a.err"}
-    options = ["-N2", "--comment=sweep", "-o", given["output"], "-e", given["error"]]
-    third, fourth = (compose("x", {}, options, partition="spare", task=task) for task in (3, 4))
-    files = read_options(third.options)
-    assert (files["output"], files["error"]) == ("logs/%x_3.out", "%A_03.err")
-    assert third.record.id != fourth.record.id
-    record, _, own = comment_of(third).partition(" ")
-    assert (parse_comment(record), own) == (third.record, "sweep")
+    submission = compose(
+        "x", script, options, environment=environment, site_partition="bftrainer", **named
+    )
+    record = submission.record
+    assert (*record.partitions, record.minutes, record.max_nodes) == counts
+    assert submission.notes[-1].startswith("--reservation is left out")
 
 
 TIMES = {"90": 90, "0:30": 1, "10:00": 10, "1:00:01": 61, "2-3": 51 * 60, "2-03:04": 51 * 60 + 4}
@@ -243,20 +217,18 @@ def test_a_folder_for_output_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_wraps_the_users_script_verbatim_behind_its_other_directives() -> None:
-    wrapped = wrap_script(SCRIPT, "python -m element --flag")
+    more = "#SBATCH -o 'my log' --exclusive --gres=gpu:1 --no-requeue\n"
+    script = SCRIPT.replace("\n# a remark", f"{more}# a remark")
+    wrapped = wrap_script(script, "python -m element --flag")
     head, _, own = wrapped.partition(MARKER + "\n")
-    assert own == SCRIPT
+    assert own == script
     assert head.splitlines() == [
         "#!/bin/sh",
         "#SBATCH --time=90 # don't ask for more",
         '#SBATCH --job-name="my job" --gpus-per-node=1',
+        "#SBATCH -o 'my log' --gres=gpu:1",
         'exec python -m element --flag "$0" "$@"',
     ]
-
-
-def test_keeps_the_other_options_of_a_line() -> None:
-    script = "#!/bin/sh\n#SBATCH -N 2-4 -o 'my log' --exclusive --gres=gpu:1 --no-requeue\n"
-    assert "#SBATCH -o 'my log' --gres=gpu:1" in wrap_script(script, "true").splitlines()
 
 
 TABLE = Path(__file__).parents[1] / "slurm_plugin/submission_cases.json"
@@ -316,7 +288,7 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
     assert all(options.get(name) == wanted[ours] for name, ours in each.items() if ours in wanted)
     assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
     for said in case.get("told", ()):
-        assert any(said.strip() in f"bftrainer: {one}" for one in submission.notes)
+        assert any(said in f"bftrainer: {one}\n" for one in submission.notes)
 
 
 PARTS = (

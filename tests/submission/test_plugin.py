@@ -46,11 +46,11 @@ def of(words: list[Word], verb: str) -> dict[str, str]:
 
 
 def test_a_trainer_is_set_checked_and_carried_to_its_nodes(told: Told) -> None:
-    words = told({"nodes": "2-4", "ntasks": "8"}, "grace=5,resume=no,rendezvous=own")
+    words = told({"nodes": "2-4", "ntasks": "8"}, "grace=5,resume=no,rendezvous=own,batch=each")
     assert of(words, "set")["array"] == of(words, "check")["array"] == "0-4"
     assert of(words, "check").keys() == {"array", "comment", "nodes", "partition"}
     assert of(words, "given") == {"hold": ""}
-    asked = {"BFTRAINER_RENDEZVOUS": "own", "BFTRAINER_RESUME": "no"}
+    asked = {"BFTRAINER_RENDEZVOUS": "own", "BFTRAINER_RESUME": "no", "BFTRAINER_BATCH": "each"}
     assert of(words, "job") == {"BFTRAINER": "4 5 -"} | asked
     assert of(words, "env")["SLURM_NTASKS"] == "2"  # eight on the script's four nodes
     assert of(words, "env")["PET_RDZV_BACKEND"] == "bftrainer-plugin-missing-on-this-node"
@@ -70,7 +70,7 @@ def test_what_the_site_has_decided_counts(told: Told) -> None:
 
 def test_the_one_task_of_an_array_is_carried_too(told: Told) -> None:
     words = told({"nodes": "2", "array": "7%1", "output": "out-%a"}, script="#!/bin/sh\n")
-    assert of(words, "job")["BFTRAINER"] == "2 0.5 7"
+    assert of(words, "job") == {"BFTRAINER": "2 0.5 7"}
     assert of(words, "set")["output"] == "out-7"
 
 

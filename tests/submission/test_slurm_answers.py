@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from bftrainer_slurm.submission.directives import SubmissionError
-from bftrainer_slurm.submission.slurm_answers import NoAnswerError, check_nodes, without_singleton
+from bftrainer_slurm.submission.slurm_answers import (
+    Ask,
+    NoAnswerError,
+    check_nodes,
+    without_singleton,
+)
 
 WITH_GPUS = "spare|4|32|256000|gpu:a100:4(S:0-1)\n"
 NODES = f"""{WITH_GPUS}spare|2|96|1024000|gpu:h100:8,shard:64
@@ -18,116 +24,101 @@ def silent(words: Sequence[str]) -> str:
     raise NoAnswerError
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        *({}, {"gpus-per-node": "8"}, {"gpus-per-node": "a100:4"}, {"gpus-per-node": "a100"}),
-        *({"gres": "gpu:h100:8"}, {"gres": "gres:gpu:2,disk:9"}, {"gres": "gpu=2"}),
-        *({"gres": "disk:9"}, {"mem": "1000000"}, {"mem": "0"}, {"mem-per-cpu": "1000G"}),
-        {"mem": "1000G", "gpus-per-node": "8"},
-        {"cpus-per-task": "32", "ntasks-per-node": "4"},
-        {"cpus-per-task": "12", "gpus-per-node": "8", "ntasks-per-node": "8"},
-    ],
-)
-def test_what_a_node_has_is_taken(given: dict[str, str]) -> None:
-    check_nodes(given, "spare", lambda words: NODES)
+def printing(*answers: str) -> Ask:
+    """Slurm's commands print this, one after the other; any further one is a question too many."""
+    left = list(answers)
+    return lambda words: left.pop(0)
 
 
+def refusal(given: dict[str, str], ask: Ask | None = None, **options: Any) -> str:
+    """Why it is refused, empty if it is not."""
+    try:
+        check_nodes(given, "spare", ask or printing(NODES, ""), **options)
+    except SubmissionError as error:
+        return str(error)
+    return ""
+
+
+TAKEN = [
+    *({}, {"gpus-per-node": "8"}, {"gpus-per-node": "a100:4"}, {"gpus-per-node": "a100"}),
+    *({"gres": "gpu:h100:8"}, {"gres": "gres:gpu:2,disk:9"}, {"gres": "gpu=2"}),
+    *({"gres": "disk:9"}, {"mem": "1000000"}, {"mem": "0"}, {"mem-per-cpu": "1000G"}),
+    {"mem": "1000G", "gpus-per-node": "8"},
+    {"cpus-per-task": "32", "ntasks-per-node": "4"},
+    {"cpus-per-task": "12", "gpus-per-node": "8", "ntasks-per-node": "8"},
+]
 GPUS = "a100:4 and with h100:8 and with no GPUs"
 MEMORY = "1024000 MB and with 256000 MB and with 512000 MB"
+CPUS = "128 CPUs and with 32 CPUs and with 96 CPUs"
 BOTH = "a100:4, 256000 MB and with h100:8, 1024000 MB and with no GPUs, 512000 MB"
 
 
 @pytest.mark.parametrize(
     ("given", "there"),
     [
+        *((given, "") for given in TAKEN),
         ({"gpus-per-node": "9"}, GPUS),
         ({"gpus-per-node": "a100:5"}, GPUS),
         ({"gres": "gpu:v100:2"}, GPUS),
         ({"gres": "gpu:a100:1,gpu:h100:1"}, GPUS),
         ({"mem": "1200G"}, MEMORY),
         ({"mem-per-cpu": "1200G"}, MEMORY),
-        (
-            {"cpus-per-task": "64", "ntasks-per-node": "4"},
-            "128 CPUs and with 32 CPUs and with 96 CPUs",
-        ),
+        ({"cpus-per-task": "64", "ntasks-per-node": "4"}, CPUS),
         ({"gpus-per-node": "a100:4", "mem": "300G"}, BOTH),
     ],
 )
 def test_what_no_node_has_is_refused_with_what_there_is(given: dict[str, str], there: str) -> None:
-    asked = []
-
-    def ask(words: Sequence[str]) -> str:
-        asked.append(words)
-        return NODES
-
-    with pytest.raises(SubmissionError) as refused:
-        check_nodes(given, "spare", ask)
     wanted = " ".join(f"--{name}={value}" for name, value in given.items())
     why = f"{wanted}: no node of partition spare has that; there are nodes with {there}"
-    assert str(refused.value) == why
-    assert len(asked) == 1 + ("mem-per-cpu" in given)
+    answers = (NODES, "")[: 1 + ("mem-per-cpu" in given)]
+    assert refusal(given, printing(*answers)) == (why if there else "")
 
 
 @pytest.mark.parametrize(
-    ("options", "whole", "refusal"),
+    ("options", "whole", "refused"),
     [
-        ("11G", True, "--mem-per-cpu=11G for all CPUs of a node: "),
+        ("11G", True, "--mem-per-cpu=11G for all CPUs of a node"),
         ("10G", True, ""),
         ("11G", False, ""),
         ("11G -c 90", False, ""),
-        ("10G -c 15 -n 8", False, "--mem-per-cpu=10G --cpus-per-task=15 --ntasks-per-node=8: "),
+        ("10G -c 15 -n 8", False, "--mem-per-cpu=10G --cpus-per-task=15 --ntasks-per-node=8"),
     ],
 )
 def test_memory_for_each_cpu_counts_for_those_of_the_element_where_slurm_counts_memory(
-    options: str, whole: bool, refusal: str
+    options: str, whole: bool, refused: str
 ) -> None:
     memory, *words = options.replace("-c", "cpus-per-task").replace("-n", "ntasks-per-node").split()
     given = {"mem-per-cpu": memory, **dict(zip(words[::2], words[1::2], strict=True))}
-
-    def check(counted: str) -> None:
+    for counted, why in (("CR_CORE", ""), ("CR_CORE_MEMORY", refused)):
         config = f"SelectTypeParameters    = {counted}\nSlurmUser = slurm\n"
-        told = {"sinfo": NODES, "scontrol": config}
-        check_nodes(given, "spare", lambda words: told[words[0]], whole=whole)
-
-    check("CR_CORE")
-    if not refusal:
-        check("CR_CORE_MEMORY")
-        return
-    with pytest.raises(SubmissionError) as refused:
-        check("CR_CORE_MEMORY")
-    assert str(refused.value).startswith(f"{refusal}no node of partition spare has that")
+        said = refusal(given, printing(NODES, config), whole=whole)
+        assert said.partition(": no node of partition spare has that")[0] == why
 
 
 def test_where_slurm_does_not_say_what_nodes_have_nothing_is_refused() -> None:
-    for ask in (silent, lambda words: "", lambda words: "spare|1|32|1|(null)\n"):
-        check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", ask)
-    for ask in (silent, lambda words: ""):
-        check_nodes({}, "spare", ask, least=9)
+    for ask in (silent, printing(""), printing("spare|1|32|1|(null)\n")):
+        assert refusal({"gpus-per-node": "9", "mem": "9G"}, ask) == ""
+    for ask in (silent, printing("")):
+        assert refusal({}, ask, least=9) == ""
+    assert refusal({"cpus-per-task": "4"}, silent, of_cores=True) == ""
 
 
 def test_more_nodes_than_there_are_are_refused_with_their_number() -> None:
-    check_nodes({}, "spare", lambda words: NODES, least=7)
-    with pytest.raises(SubmissionError) as refused:
-        check_nodes({}, "spare", lambda words: NODES, least=8)
-    assert str(refused.value) == (
+    assert refusal({}, least=7) == ""
+    assert refusal({}, least=8) == (
         "it needs at least 8 nodes at a time, and partition spare has 7; write -N MIN-MAX with a "
         "MIN of at most 7"
     )
 
 
 def test_who_asks_for_nothing_of_a_node_costs_no_question() -> None:
-    def ask(words: Sequence[str]) -> str:
-        raise AssertionError(words)
-
-    check_nodes({"time": "60", "ntasks-per-node": "4", "mem": "0"}, "spare", ask)
+    assert refusal({"time": "60", "ntasks-per-node": "4", "mem": "0"}, printing()) == ""
 
 
 def test_a_trainer_of_cores_is_refused_where_all_nodes_have_gpus_and_are_shared_by_them() -> None:
-    with pytest.raises(SubmissionError, match="write --gpus-per-node, or --exclusive for whole"):
-        check_nodes({"cpus-per-task": "4"}, "spare", lambda words: WITH_GPUS, of_cores=True)
-    check_nodes({"cpus-per-task": "4"}, "spare", lambda words: NODES, of_cores=True)
-    check_nodes({"cpus-per-task": "4"}, "spare", silent, of_cores=True)
+    said = refusal({"cpus-per-task": "4"}, printing(WITH_GPUS), of_cores=True)
+    assert "write --gpus-per-node, or --exclusive for whole" in said
+    assert refusal({"cpus-per-task": "4"}, of_cores=True) == ""
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from bftrainer_slurm.submission.user_array import UserArray, files_of_task, read
     [
         ("0-3", UserArray((0, 1, 2, 3))),
         ("7", UserArray((7,))),
+        ("0-99", UserArray(tuple(range(100)))),
         ("5,1-2,1", UserArray((1, 2, 5))),
         ("0-8:4", UserArray((0, 4, 8), step=4)),
         ("0-8:4%2", UserArray((0, 4, 8), step=4, throttle="2")),
