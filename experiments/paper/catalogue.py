@@ -1,51 +1,19 @@
-"""The experiments, declared: which tables, of which runs, and how much of it all."""
+"""The experiments, declared: which tables, of which runs. Nothing runs here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from experiments.paper import tables
-from experiments.paper.runs import (
-    ALL_METHODS,
-    ESSENTIAL,
-    MAIN_METHODS,
-    Run,
-    free,
-    method,
-    papers,
-)
+from experiments.paper.runs import ALL_METHODS, ESSENTIAL, MAIN_METHODS, Run, free, method, papers
 from experiments.paper.tables import Table, U, of_runs, over
 
-TRAINERS = {"hpo-1000": "HPO", "imagenet-1001": "ImageNet"}
-FAST = 0.011  # 18 s and 12 s become 0.2 s and 0.13 s: what the elastic runtime aims at
+FULL = Run("hpo-1000"), Run("imagenet-1001")  # of each table
+QUICK = (Run("hpo-1000", nodes=256, hours=6.0),)
+_FAST = 0.011  # 18 s and 12 s become 0.2 s and 0.13 s: what the elastic runtime aims at
 _WHOLE_MACHINE_REPEAT = 8  # it would be done with the file's trainers before the week is over
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much of it all to do: the part of the trace, and which values of what is varied."""
-
-    part: Run
-    trainers: tuple[str, ...] = tuple(TRAINERS)
-    forward_times_s: tuple[float, ...] = (10.0, 60.0, 120.0, 300.0, 600.0)
-    at_once: tuple[int, ...] = (5, 10, 20, 35)
-    scales: tuple[float, ...] = (0.0, FAST, 0.1, 0.5, 1.0, 2.0, 3.0)
-    fast_at_once: tuple[int, ...] = (10, 20, 35)  # with rescale costs of FAST
-    whole_machine: bool = True
-
-
-FULL = Size(Run("hpo-1000"))
-QUICK = Size(
-    Run("hpo-1000", nodes=256, hours=6.0),
-    trainers=("hpo-1000",),
-    forward_times_s=(120.0,),
-    at_once=(5, 10),
-    scales=(FAST, 1.0),
-    fast_at_once=(5, 10),
-    whole_machine=False,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +30,7 @@ class Experiment:
         return set().union(*(table.runs() for table in self.tables))
 
 
-Make: TypeAlias = Callable[[Size, str, str, Run], Table]
+Make: TypeAlias = Callable[[Run], Table]
 
 
 def runs_of(chosen: Iterable[Experiment]) -> list[Run]:
@@ -71,48 +39,44 @@ def runs_of(chosen: Iterable[Experiment]) -> list[Run]:
     return sorted(runs, key=lambda run: (-(run.nodes or 1_000_000), -run.at_once, str(run)))
 
 
-def experiments(size: Size) -> tuple[Experiment, ...]:
-    """Return the experiments of this size, by number."""
+def experiments(bases: Iterable[Run]) -> tuple[Experiment, ...]:
+    """Return the experiments by number, each with its tables for each of these runs."""
     return tuple(
-        Experiment(number, title, about, tuple(_each(size, *makes)))
+        Experiment(number, title, about, tuple(make(base) for make in makes for base in bases))
         for number, (title, about, *makes) in enumerate(_ALL, 1)
-        if size.whole_machine or _whole_machine not in makes
     )
 
 
-def _each(size: Size, *makes: Make) -> Iterator[Table]:
-    """Yield tables for each set of trainers: of its file's name, its label, and its plain run."""
-    for make in makes:
-        for name in size.trainers:
-            yield make(size, name, TRAINERS[name], replace(size.part, trainers=name))
+def _by_at_once(base: Run) -> dict[str, Run]:
+    return {str(count): replace(base, at_once=count) for count in (5, 10, 20, 35)}
 
 
-def _forward_time(size: Size, name: str, label: str, base: Run) -> Table:
-    columns = {f"{time:g} s": replace(base, forward_time_s=time) for time in size.forward_times_s}
-    columns["adaptive"] = base
-    title = f"U of {label} trainers, {base.at_once} at once, by forward time"
-    return over(f"forward-time-{name}", title, "", columns, ALL_METHODS)
+def _forward_time(base: Run) -> Table:
+    times_s = (10.0, 60.0, 120.0, 300.0, 600.0)
+    columns = {f"{time_s:g} s": replace(base, forward_time_s=time_s) for time_s in times_s}
+    title = "U of {trainers} trainers, 10 at once, by forward time"
+    return over(base, "forward-time", title, columns | {"adaptive": base}, ALL_METHODS)
 
 
-def _at_once(size: Size, name: str, label: str, base: Run) -> Table:
-    columns = {str(count): replace(base, at_once=count) for count in size.at_once}
-    title = f"U of {label} trainers, by how many train at once"
-    return over(f"at-once-{name}", title, "at once", columns, MAIN_METHODS)
+def _at_once(base: Run) -> Table:
+    title = "U of {trainers} trainers, by how many train at once"
+    return over(base, "at-once", title, _by_at_once(base), MAIN_METHODS, "at once")
 
 
-def _rescale_costs(size: Size, name: str, label: str, base: Run) -> Table:
-    columns = {f"x {scale:g}": replace(base, scale=scale) for scale in size.scales}
-    title = f"U of {label} trainers, {base.at_once} at once, by rescale costs"
-    return over(f"rescale-costs-{name}", title, "", columns, ESSENTIAL)
+def _rescale_costs(base: Run) -> Table:
+    scales = (0.0, _FAST, 0.1, 0.5, 1.0, 2.0, 3.0)
+    columns = {f"x {scale:g}": replace(base, scale=scale) for scale in scales}
+    title = "U of {trainers} trainers, 10 at once, by rescale costs"
+    return over(base, "rescale-costs", title, columns, ESSENTIAL)
 
 
-def _fast_rescales(size: Size, name: str, label: str, base: Run) -> Table:
-    columns = {str(n): replace(base, at_once=n, scale=FAST) for n in size.fast_at_once}
-    title = f"U of {label} trainers at 0.2 s a rescale, by how many train at once"
-    return over(f"fast-{name}", title, "at once", columns, ESSENTIAL)
+def _fast_rescales(base: Run) -> Table:
+    title = "U of {trainers} trainers at 0.2 s a rescale, by how many train at once"
+    columns = _by_at_once(replace(base, scale=_FAST))
+    return over(base, "fast", title, columns, ESSENTIAL, "at once")
 
 
-def _steps(size: Size, name: str, label: str, base: Run) -> Table:
+def _steps(base: Run) -> Table:
     at_120 = replace(base, forward_time_s=120.0)
     rows = {
         "the paper's model, 120 s": papers(base),
@@ -128,22 +92,22 @@ def _steps(size: Size, name: str, label: str, base: Run) -> Table:
         "lost to rescaling": tables.LOST_TO_RESCALING,
         "lost to reclaims": tables.LOST_TO_RECLAIMS,
     }
-    title = f"From the paper's model to this planner: {label} trainers, {base.at_once} at once"
-    return of_runs(f"steps-{name}", title, columns, rows, "dots")
+    title = "From the paper's model to this planner: {trainers} trainers, 10 at once"
+    return of_runs(base, "steps", title, columns, rows)
 
 
-def _shape_of_curves(size: Size, name: str, label: str, base: Run) -> Table:
-    columns = {str(count): free(replace(base, at_once=count)) for count in size.at_once}
+def _shape_of_curves(base: Run) -> Table:
+    columns = {label: free(run) for label, run in _by_at_once(base).items()}
     measures = {
         "missing to dedicated nodes": tables.MISSING,
         "idle node-hours not used": tables.UNUSED,
     }
     rows = {row: tuple((run, one) for run in columns.values()) for row, one in measures.items()}
-    title = f"What free rescaling leaves: {label} trainers, by how many train at once"
-    return Table(f"shape-{name}", title, "at once", tuple(columns), rows, "lines")
+    title = "What free rescaling leaves: {trainers} trainers, by how many train at once"
+    return tables.table(base, "shape", title, "at once", columns, rows)
 
 
-def _whole_machine(size: Size, name: str, label: str, base: Run) -> Table:
+def _whole_machine(base: Run) -> Table:
     run = replace(base, nodes=None, repeat=_WHOLE_MACHINE_REPEAT)
     columns = {
         "U": U,
@@ -153,8 +117,8 @@ def _whole_machine(size: Size, name: str, label: str, base: Run) -> Table:
         "replay (minutes)": tables.MINUTES,
     }
     rows = {row: vary(run) for row, vary in ESSENTIAL.items()}
-    title = f"All 4,734 nodes: {label} trainers, {run.at_once} at once"
-    return of_runs(f"whole-machine-{name}", title, columns, rows)
+    title = "All 4,734 nodes: {trainers} trainers, 10 at once"
+    return of_runs(base, "whole-machine", title, columns, rows)
 
 
 _ALL: tuple[tuple[str, str, *tuple[Make, ...]], ...] = (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
+from experiments.paper import report
 from experiments.paper.catalogue import FULL, QUICK, experiments, runs_of
 from experiments.paper.replays import SUMMIT, Store, execute
-from experiments.paper.report import Report, document, refresh_page, write_report
 from scripts.benchkit.command import (
     Findings,
     RefusedError,
@@ -25,17 +25,17 @@ from scripts.labcluster.stage import REPO
 
 
 @bench_command(OSError)
-@click.option("--quick", is_flag=True, help="A quarter of a day of 256 nodes, few runs: seconds.")
+@click.option("--quick", is_flag=True, help="Only a quarter of a day of 256 nodes.")
 @several("--only", "only", [str(one.number) for one in experiments(FULL)], "This experiment.")
 @number("--jobs", 2, 1, 64)
-@folder("--out", "out", "The report's folder.", REPO / "build" / "paper")
-@folder("--docs", "docs", "Renew the tables and pictures of this folder's paper.md too.")
+@folder("--out", "out", "For results.json, by which it goes on.", REPO / "build" / "paper")
+@click.option("--docs", is_flag=True, help="Renew the tables of docs/internals/paper.md too.")
 def main(
     quick: bool,
     only: Sequence[str],
     jobs: int,
     out: Path,
-    docs: Path | None,
+    docs: bool,
 ) -> Findings:
     """Repeat the paper's experiments on Summit's holes, and report them in Markdown and JSON.
 
@@ -45,25 +45,22 @@ def main(
     Example:
       scripts/run paper --only 4 --jobs 1
     """
+    if docs and quick:
+        raise click.UsageError("--docs: not with --quick, which has other figures")
     if not SUMMIT.is_dir():
         raise RefusedError(f"{SUMMIT}: not there; the experiments replay the data in it")
     every = experiments(QUICK if quick else FULL)
     chosen = [one for one in every if str(one.number) in only]
-    if not chosen:
-        raise RefusedError("--only: --quick has no such experiment")
     store = Store(out / "results.json")
     missing = [run for run in runs_of(chosen) if run not in store.results]
     with click.progressbar(length=len(missing), label="replaying", file=sys.stderr) as bar:
         for run, result in execute(missing, jobs, _commit()):
             store.add(run, result)
             bar.update(1)
-    report = Report(chosen, store.results, this_machine("mip"))
-    if greedy := report.plans["greedy"]:
-        click.echo(f"{greedy} plans are greedy: the solver gave none in its time", err=True)
-    page = write_report(report, out)
-    if docs is not None:
-        refresh_page(docs / "paper.md", report)
-    return Findings(page, document(report))
+    found = chosen, store.results, this_machine("mip")
+    if docs:
+        report.renew(REPO / "docs" / "internals" / "paper.md", *found)
+    return Findings(report.page(*found), report.document(*found))
 
 
 def _commit() -> str:

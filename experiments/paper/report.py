@@ -1,8 +1,7 @@
-"""What ``make paper`` leaves: a page in Markdown, its JSON, and tables of docs/internals/paper.md.
+"""What ``make paper`` found: a page in Markdown, its JSON, and tables of docs/internals/paper.md.
 
 In that page the words are written by hand. A table goes between ``<!-- table NAME -->`` and
-``<!-- end -->``, what was run on between ``<!-- made -->`` and ``<!-- end -->``; pictures go to
-``figures/paper-NAME.svg``.
+``<!-- end -->``, what was run on between ``<!-- made -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -10,148 +9,63 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from experiments.paper.catalogue import Experiment, runs_of
-from experiments.paper.runs import Results, Run
-from experiments.paper.tables import Table
-from scripts.benchkit.command import json_text, replace_file
+from experiments.paper.runs import Results
+from scripts.benchkit.command import replace_file
 from scripts.benchkit.machine import Machine
-from scripts.benchkit.picture import BLUE, GRID, drawn
 
-_PLACE = re.compile(r"<!-- (table ([\w-]+)|made) -->\n.*?<!-- end -->", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Experiments whose runs all have results; ``machine`` says where and when it was written."""
-
-    experiments: Sequence[Experiment]
-    results: Results
-    machine: Machine
-
-    @property
-    def runs(self) -> list[Run]:
-        """All runs that it shows."""
-        return runs_of(self.experiments)
-
-    @property
-    def tables(self) -> dict[str, Table]:
-        """All tables, by name."""
-        return {table.name: table for one in self.experiments for table in one.tables}
-
-    @property
-    def plans(self) -> Counter[str]:
-        """The plans of all runs, counted by status."""
-        return sum((Counter(self.results[run].plans) for run in self.runs), Counter[str]())
-
-    @property
-    def commits(self) -> list[str]:
-        """The versions of the product that the results are from."""
-        return sorted({self.results[run].commit for run in self.runs})
-
-    @property
-    def made(self) -> str:
-        """How, when and where the results were made."""
-        hours = sum(self.results[run].seconds for run in self.runs) / 3600
-        plans = ", ".join(f"{count:,} {status}" for status, count in self.plans.items())
-        return (
-            f"{self.machine}. {hours:.1f} hours of replays on one core, by version "
-            f"{', '.join(self.commits)}. Plans: {plans}."
-        )
+_PLACE = re.compile(r"<!-- (?:table )?([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def write_report(report: Report, folder: Path) -> str:
-    """Write ``paper.md`` and ``paper.json`` into a folder; return the page. Raises OSError."""
-    lines = ["# The BFTrainer paper's experiments, repeated", "", report.made]
-    for experiment in report.experiments:
-        lines += ["", f"## {experiment.number}. {experiment.title}", "", experiment.about]
-        for table in experiment.tables:
-            lines += ["", f"### {table.title}", "", table.markdown(report.results)]
-    page = "\n".join(lines)
-    replace_file(folder / "paper.md", page + "\n")
-    replace_file(folder / "paper.json", json_text(document(report)) + "\n")
-    return page
+def page(chosen: Sequence[Experiment], results: Results, machine: Machine) -> str:
+    """Return what experiments found, in Markdown."""
+    lines = ["# The BFTrainer paper's experiments, repeated", "", made(chosen, results, machine)]
+    for one in chosen:
+        lines += ["", f"## {one.number}. {one.title}", "", one.about]
+        for table in one.tables:
+            lines += ["", f"### {table.title}", "", table.markdown(results)]
+    return "\n".join(lines)
 
 
-def document(report: Report) -> dict[str, Any]:
+def made(chosen: Sequence[Experiment], results: Results, machine: Machine) -> str:
+    """Return how, when and where the results were made."""
+    found = [results[run] for run in runs_of(chosen)]
+    counts = sum((Counter(one.plans) for one in found), Counter[str]())
+    plans = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+    return (
+        f"{machine}. {sum(one.seconds for one in found) / 3600:.1f} hours of replays on one core, "
+        f"by version {', '.join(sorted({one.commit for one in found}))}. Plans: {plans}."
+    )
+
+
+def document(chosen: Sequence[Experiment], results: Results, machine: Machine) -> dict[str, Any]:
     """Return all tables, and every run with its result, for JSON."""
     return {
-        "machine": report.machine,
-        "commits": report.commits,
-        "plans": report.plans,
+        "machine": machine,
         "tables": [
             {
-                "experiment": experiment.number,
                 "name": table.name,
                 "title": table.title,
                 "columns": table.columns,
-                "rows": [
-                    {"label": label, "values": values}
-                    for label, values in table.values(report.results).items()
-                ],
+                "rows": table.values(results),
             }
-            for experiment in report.experiments
-            for table in experiment.tables
+            for one in chosen
+            for table in one.tables
         ],
-        "runs": [{"run": run, "result": report.results[run]} for run in report.runs],
+        "runs": [{"run": run, "result": results[run]} for run in runs_of(chosen)],
     }
 
 
-def refresh_page(page: Path, report: Report) -> None:
-    """Renew the tables of a page that the report has, and their pictures. Raises OSError."""
-    tables = report.tables
+def renew(docs: Path, chosen: Sequence[Experiment], results: Results, machine: Machine) -> None:
+    """Renew what a page of the documentation has of these experiments. Raises OSError."""
+    new = {table.name: table.markdown(results) for one in chosen for table in one.tables}
+    new["made"] = made(chosen, results, machine)
 
     def renewed(place: re.Match[str]) -> str:
-        if place[1] == "made":
-            text = report.made
-        elif place[2] in tables:
-            text = tables[place[2]].markdown(report.results)
-        else:
-            return place[0]
-        return f"<!-- {place[1]} -->\n{text}\n<!-- end -->"
+        begin = place[0].partition("\n")[0]
+        return f"{begin}\n{new[place[1]]}\n<!-- end -->" if place[1] in new else place[0]
 
-    before = page.read_text(encoding="utf-8")
-    for name in set(re.findall(r"\(figures/paper-([\w-]+)\.svg\)", before)) & tables.keys():
-        target = page.parent / "figures" / f"paper-{name}.svg"
-        replace_file(target, picture(tables[name], report.results))
-    replace_file(page, _PLACE.sub(renewed, before))
-
-
-def picture(table: Table, results: Results) -> str:
-    """Return the picture of a table that is ``drawn``, as SVG."""
-    draw = {"lines": _lines, "dots": _dots}[table.drawn]
-
-    def on(figure: Figure) -> None:
-        axes = figure.subplots()
-        draw(axes, table, table.values(results))
-        axes.set(title=table.title)
-        axes.grid(axis="y", color=GRID)
-
-    return drawn(on)
-
-
-def _lines(axes: Axes, table: Table, rows: dict[str, list[float]]) -> None:
-    for label, values in rows.items():
-        axes.plot(range(len(values)), values, label=label)
-    axes.set_xticks(range(len(table.columns)), table.columns)
-    axes.set(xlabel=table.corner)
-    if len(rows) > 1:
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-def _dots(axes: Axes, table: Table, rows: dict[str, list[float]]) -> None:
-    """Draw dots, since the steps are small: bars would have to begin at 0."""
-    values = [row[0] for row in rows.values()]
-    axes.plot(values, range(len(values)), "o", color=BLUE)
-    for place, value in enumerate(values):
-        axes.annotate(f"{value:.3f}", (value, place), (6, -3), textcoords="offset points")
-    axes.set_yticks(range(len(values)), list(rows))
-    axes.invert_yaxis()
-    axes.margins(x=0.15)
-    axes.set(xlabel=table.columns[0])
+    replace_file(docs, _PLACE.sub(renewed, docs.read_text(encoding="utf-8")))

@@ -5,12 +5,14 @@ U and U_free are those of ``replay.efficiency``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.replay.drive import Outcome
 from experiments.paper.runs import Results, Run, Way, dedicated, free, papers
 from scripts.benchkit import text
+
+_LABELS = {"hpo-1000": "HPO", "imagenet-1001": "ImageNet"}  # of trainers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,9 @@ MINUTES = Measure(lambda results, run: results[run].seconds / 60, decimals=1)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``name`` is that of its picture and of its place in ``docs/internals/paper.md``.
+    """``name`` is its place in ``docs/internals/paper.md``.
 
     ``rows`` has by label a cell a column: a run, and what is measured of it.
-    ``drawn``: as lines over the columns, as dots over the rows (their first column), or not.
     """
 
     name: str
@@ -78,7 +79,6 @@ class Table:
     corner: str
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[tuple[Run, Measure], ...]]
-    drawn: str = ""
 
     def runs(self) -> set[Run]:
         """Return all runs that its cells need, those on dedicated nodes too."""
@@ -101,17 +101,35 @@ class Table:
         return text.markdown((self.corner, *self.columns), rows)
 
 
-def over(
-    name: str, title: str, corner: str, columns: Mapping[str, Run], rows: Mapping[str, Way]
+def table(
+    base: Run,
+    name: str,
+    title: str,
+    corner: str,
+    columns: Iterable[str],
+    rows: Mapping[str, tuple[tuple[Run, Measure], ...]],
 ) -> Table:
-    """Return a table of U: a column a run, a row a way to vary it; drawn as lines."""
+    """Return a table of variations of a run, which name and title tell the trainers of."""
+    titled = title.format(trainers=_LABELS[base.trainers])
+    return Table(f"{name}-{base.trainers}", titled, corner, tuple(columns), rows)
+
+
+def over(
+    base: Run,
+    name: str,
+    title: str,
+    columns: Mapping[str, Run],
+    rows: Mapping[str, Way],
+    corner: str = "",
+) -> Table:
+    """Return a table of U: a column a run, a row a way to vary it."""
     cells = {row: tuple((vary(run), U) for run in columns.values()) for row, vary in rows.items()}
-    return Table(name, title, corner, tuple(columns), cells, "lines")
+    return table(base, name, title, corner, columns, cells)
 
 
 def of_runs(
-    name: str, title: str, columns: Mapping[str, Measure], rows: Mapping[str, Run], drawn: str = ""
+    base: Run, name: str, title: str, columns: Mapping[str, Measure], rows: Mapping[str, Run]
 ) -> Table:
     """Return a table of several measures: a row a run."""
     cells = {row: tuple((run, one) for one in columns.values()) for row, run in rows.items()}
-    return Table(name, title, "", tuple(columns), cells, drawn)
+    return table(base, name, title, "", columns, cells)
