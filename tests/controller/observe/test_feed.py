@@ -19,10 +19,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "_RETRY_S", 0.01)
 
 
-def started(*keepers: FakeKeeper) -> Feed:
-    """A feed of these keepers, one after the other; the last one stays."""
-    left = list(keepers)
-    feed = Feed(left.pop(0), lambda: left.pop(0) if left else keepers[-1])  # type: ignore[arg-type,return-value]
+def started(first: FakeKeeper, *then: FakeKeeper | Exception) -> Feed:
+    """A feed of these keepers, one after the other, or none for a reason; the last one stays."""
+    left = list(then)
+
+    def revive() -> FakeKeeper | Exception:
+        one = left.pop(0) if left else (first, *then)[-1]
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    feed = Feed(first, revive)  # type: ignore[arg-type]
     feed.start()
     return feed
 
@@ -65,16 +72,7 @@ def test_whatever_goes_wrong_as_it_reads_it_goes_on_where_it_was(error: Exceptio
 def test_whatever_goes_wrong_as_it_looks_for_a_keeper_it_looks_again(error: Exception) -> None:
     hung_up, keeper = FakeKeeper("a", 0), FakeKeeper("b", 0)
     hung_up.hang_up.set()
-    answers = iter((error, keeper))
-
-    def revive() -> FakeKeeper:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    feed = Feed(hung_up, revive)  # type: ignore[arg-type]
-    feed.start()
+    feed = started(hung_up, error, keeper)
     wait_until(lambda: bool(keeper.watched))
     ended(feed, keeper)
 

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bftrainer_slurm.controller.publish.deadline import deadline_status
 from bftrainer_slurm.planner.objectives.deadlines import Need
 from bftrainer_slurm.spec import Spec
+from tests.controller.worlds import cases
 
-THREE = Need(3)
+TOLD = "state", "needs", "late_s", "nodes", "nodes_left"
 
 
-@pytest.mark.parametrize(
-    ("samples", "left_s", "rate", "need", "state", "needs", "late_s"),
-    [
-        (0.0, 100.0, 20.0, THREE, "on time", 10.0, None),
-        (500.0, 50.0, 5.0, THREE, "late", 10.0, 50.0),
-        (500.0, 50.0, None, THREE, "late", 10.0, None),
-        (500.0, 50.0, 5.0, None, "late", 10.0, 50.0),
-        (0.0, 100.0, 4.0, Need(0), "cannot be met", 10.0, 150.0),
-        (None, 100.0, None, Need(1), "not known", 10.0, None),
-        (999.0, 0.0, 20.0, None, "passed", None, None),
-        (1000.0, -100.0, 20.0, None, "done", None, None),
-    ],
-)
-def test_it_says_what_is_needed_and_whether_it_is_on_time(
+@cases(
+    "samples, left_s, rate, need, told",
+    on_time=(0.0, 100.0, 20.0, Need(3), ("on time", 10.0, None, 3, None)),
+    late=(500.0, 50.0, 5.0, Need(3), ("late", 10.0, 50.0, 3, None)),
+    late_while_it_makes_no_samples=(500.0, 50.0, None, Need(3), ("late", 10.0, None, 3, None)),
+    late_though_it_is_in_no_plan=(500.0, 50.0, 5.0, None, ("late", 10.0, 50.0, None, None)),
+    late_as_the_sites_share_leaves_too_little=(
+        0.0, 100.0, 5.0, Need(3, left=1), ("late", 10.0, 100.0, 3, 1)
+    ),
+    not_to_be_met_by_any_nodes=(
+        0.0, 100.0, 4.0, Need(0), ("cannot be met", 10.0, 150.0, 0, None)
+    ),
+    not_known_without_samples=(None, 100.0, None, Need(1), ("not known", 10.0, None, 1, None)),
+    passed=(999.0, 0.0, 20.0, None, ("passed", None, None, None, None)),
+    done=(1000.0, -100.0, 20.0, None, ("done", None, None, None, None)),
+)  # fmt: skip
+def test_a_deadline_is(
     samples: float | None,
     left_s: float,
     rate: float | None,
     need: Need | None,
-    state: str,
-    needs: float | None,
-    late_s: float | None,
+    told: tuple[object, ...],
 ) -> None:
-    told = deadline_status(Spec(samples=1000.0, by_s=left_s), samples, rate, need, now_s=0.0)
-    nodes = None if need is None else need.nodes
-    about = {"state": state, "needs": needs, "late_s": late_s, "nodes": nodes}
-    assert told == about | {"nodes_left": None}
-
-
-def test_it_says_what_the_sites_share_leaves_if_that_is_too_little() -> None:
-    told = deadline_status(Spec(samples=1000.0, by_s=100.0), 0.0, 5.0, Need(3, left=1), now_s=0.0)
-    assert told is not None
-    assert (told["state"], told["nodes"], told["nodes_left"]) == ("late", 3, 1)
+    found = deadline_status(Spec(samples=1000.0, by_s=left_s), samples, rate, need, now_s=0.0)
+    assert found == dict(zip(TOLD, told, strict=True))
 
 
 def test_without_a_deadline_nothing_is_said() -> None:

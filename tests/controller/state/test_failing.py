@@ -1,7 +1,8 @@
-"""How a trainer's failures in a row are counted."""
+"""How failures count: in a row of one trainer, and as evidence that keeps all off a node."""
 
 from __future__ import annotations
 
+from bftrainer_slurm.controller.state.bad_nodes import FAILED, MUTE, Evidence, bad_for_all
 from bftrainer_slurm.controller.state.failing import Failing, add_failure, after_progress
 from tests.controller.worlds import NOW_S, cases
 
@@ -47,3 +48,20 @@ def test_the_rest_after_a_failure_doubles_up_to_some_minutes() -> None:
     rests_s = [after(*["n1"] * count).rest_s for count in range(1, 12)]
     assert rests_s[:3] == [5, 10, 20]
     assert rests_s[-1] == max(rests_s) < 600
+
+
+ALICE = Evidence("n1", "alice", 5, FAILED, NOW_S + 900)
+BOB = Evidence("n1", "bob", 6, MUTE, NOW_S + 60)
+
+
+@cases(
+    "evidence, until_s",
+    what_one_user_had_there_keeps_no_others_off=([ALICE], {}),
+    nor_that_of_several_trainers_of_one_user=([ALICE, ALICE._replace(array=9, why=MUTE)], {}),
+    that_of_two_users_keeps_all_off_while_both_count=([ALICE, BOB], {"n1": NOW_S + 60}),
+    not_once_that_of_one_is_over=([ALICE, BOB._replace(until_s=NOW_S)], {}),
+    not_on_different_nodes=([ALICE, BOB._replace(node="n2")], {}),
+    that_of_slurm_itself_keeps_all_off=([ALICE._replace(user="")], {"n1": NOW_S + 900}),
+)
+def test_all_avoid(evidence: list[Evidence], until_s: dict[str, float]) -> None:
+    assert bad_for_all(evidence, NOW_S) == until_s

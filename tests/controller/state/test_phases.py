@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 
 import pytest
@@ -122,7 +121,9 @@ OURS = ElementRecord(Phase.LEAVING, NOW_S, "n1", ours=True)
 @cases(
     "looks, events",
     of_one_that_slurm_requeued=([REQUEUED], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
-    of_one_that_was_held_since=([element(0, "held")], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
+    of_one_that_was_held_since=(
+        [element(0, "held", queued_s=NOW_S + 3)], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]
+    ),
     of_one_that_was_cancelled_for_an_ordinary_job=(
         [element(0, "preempted n1", start_s=NOW_S)], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]
     ),
@@ -187,22 +188,3 @@ def test_where_a_released_one_may_start_and_why_it_waits_is_known_until_it_does(
     waiting = after(released("n1", "n2"), element(0, "pending", reason="Resources"))
     assert (waiting.targets, waiting.reason) == (named("n1 n2"), "Resources")
     assert after(waiting, element(0, "running n2")).targets == set()
-
-
-@pytest.mark.parametrize(
-    ("now", "ended_s"),
-    [
-        (element(0, "held", queued_s=100.0), 100.0),
-        (element(0, "completed n1", end_s=200.0), 200.0),
-        (element(0, "held"), NOW_S),
-        (element(0, "held", queued_s=NOW_S + 50), NOW_S),
-    ],
-)
-def test_what_ended_while_no_controller_worked_ended_when_slurm_says(
-    now: Element, ended_s: float
-) -> None:
-    left = ElementRecord(Phase.RUNNING, -math.inf, "n1")
-    (ended,) = follow(left, now.id, now, NOW_S)[1]
-    assert isinstance(ended, Ended) and ended.time_s == ended_s
-    (ended,) = follow(replace(left, since_s=50.0), now.id, now, NOW_S)[1]
-    assert ended.time_s == NOW_S

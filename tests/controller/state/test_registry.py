@@ -84,6 +84,8 @@ def restarted(before: Looking) -> Looking:
         [element(0, "running n2", start_s=NOW_S + AWAY_S, queued_s=NOW_S + 300)], 320.0
     ),
     as_slurm_says_of_what_has_ended=([element(0, "completed n1", end_s=NOW_S + 300)], 300.0),
+    when_it_is_seen_if_slurm_does_not_say=([HELD], AWAY_S + 20),
+    and_not_in_the_future=([element(0, "held", queued_s=NOW_S + 2 * AWAY_S)], AWAY_S + 20),
     when_it_was_last_seen_if_slurm_has_forgotten_it=([element(1, "held")], 10.0),
     when_it_was_last_seen_if_slurm_has_forgotten_its_trainer=([], 10.0),
     not_at_all_if_it_runs_on=([element(0, "running n1", start_s=NOW_S)], AWAY_S + 20),
