@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -35,11 +35,12 @@ class Growing(Setting):
         assert self.on() == self.before
 
     def turn_without_a_budget(self) -> None:
-        """Turn, and ask it, and have no action left to end it."""
+        """Turn, and ask it, and have no action left to end it: there is more to do soon."""
         deps = self.controller.deps
         self.controller.deps = replace(deps, most_actions=0)
         self.turn()
         assert self.on() == self.before
+        assert self.due_in_s <= 5.0
         self.controller.deps = deps
 
     @property
@@ -77,35 +78,13 @@ class Growing(Setting):
         assert len(self.told.parted) == 1
 
 
-@pytest.mark.parametrize(("most", "happens"), [(1, ["asked", "ended"]), (0, ["asked"])])
-def test_it_is_asked_before_it_is_ended(
-    most: int, happens: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setting, happened = Growing(), list[str]()
-    part, shrink = setting.told.part, setting.slurm.shrink
-
-    def asked(leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
-        happened.append("asked")
-        return part(leaving)
-
-    def ended(elements: Sequence[ElementId]) -> None:
-        happened.append("ended")
-        shrink(elements)
-
-    monkeypatch.setattr(setting.told, "part", asked)
-    monkeypatch.setattr(setting.slurm, "shrink", ended)
-    setting.controller.deps = replace(setting.controller.deps, most_actions=most)
-    setting.turn()
-    assert happened == happens
-    assert setting.due_in_s <= 5.0  # there is more to do
-
-
 @pytest.mark.parametrize("turn", [Growing.turn_in_vain, Growing.turn_without_a_budget])
 def test_where_slurmctld_did_not_answer_or_the_budget_was_spent(
     turn: Callable[[Growing], None],
 ) -> None:
     setting = Growing()
     turn(setting)
+    assert setting.asked.array == ARRAY, "before it is ended"
     setting.the_other_goes()
     setting.what_was_begun_is_finished()
 

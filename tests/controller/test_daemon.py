@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -19,18 +20,23 @@ from bftrainer_slurm.controller.turns import RestartError, Turns, notify
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
 from tests.controller.fake_keeper import FakeFeed
+from tests.controller.worlds import cases
 from tests.reader.test_metrics import ABOUT
 
 
-def fake(errors: Iterable[Exception | None] = (), decision: Decision | None = None) -> Mock:
+def fake(
+    errors: Iterable[Exception | None] = (),
+    trouble: str | None = None,
+    status: Exception | None = None,
+) -> Mock:
     """A controller that turns all the time; its turns raise these errors first, None: not one."""
-    controller = Mock(looked=False, decision=decision or Decision())
+    controller = Mock(looked=False, decision=Decision(trouble=trouble))
     controller.schedule.due_s.side_effect = time.time
     controller.schedule.is_due.return_value = True
     controller.turn.side_effect = itertools.chain(errors, itertools.repeat(None))
     trainers = [{"array": 7, "user": "alice"}]
     shown = lambda about: {"controller": dict(about), "trainers": trainers}  # noqa: E731
-    controller.status.side_effect = shown
+    controller.status.side_effect = status or shown
     return controller
 
 
@@ -110,16 +116,24 @@ def test_failures_with_good_turns_between_them_end_nothing(working: Start) -> No
     assert work.thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("error", "counts"),
-    [(GatewayError("squeue: no such format"), True), (SlurmUnavailableError("no answer"), False)],
-    ids=["answers nonsense", "does not answer"],
-)
-def test_a_slurm_is_asked_again_that(working: Start, error: GatewayError, counts: bool) -> None:
-    work = working(fake(itertools.repeat(error)))
+NONSENSE, SILENCE = GatewayError("squeue: no such format"), SlurmUnavailableError("no answer")
+NO_PLAN = "no plan: MemoryError"
+
+
+@cases(
+    "more, shown, failed",
+    slurm_answers_nonsense=({"errors": itertools.repeat(NONSENSE)}, NONSENSE, True),
+    it_does_not_answer=({"errors": itertools.repeat(SILENCE)}, SILENCE, False),
+    a_turn_does_less_than_it_should=({"trouble": NO_PLAN}, NO_PLAN, False),
+    no_status_can_be_made=({"status": ERROR}, f"no status: {ERROR}", False),
+)  # fmt: skip
+def test_it_is_shown_and_all_goes_on_where(
+    working: Start, more: dict[str, Any], shown: object, failed: bool
+) -> None:
+    work = working(fake(**more))
     work.wait_for_turns(10)
-    wait_until(lambda: work.feed.last.get("error") == str(error))
-    assert (work.feed.last["failed_turns"] > 0) is counts
+    wait_until(lambda: work.feed.last.get("error") == str(shown))
+    assert (work.feed.last["failed_turns"] > 0) is failed
 
 
 def test_where_the_clock_is_set_the_process_ends_to_start_again(
@@ -136,19 +150,14 @@ def test_where_the_clock_is_set_the_process_ends_to_start_again(
 def test_it_hears_notes_until_its_next_turn_is_due(
     working: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits, wait = list[float](), FakeFeed.wait
-
-    def noted(feed: FakeFeed, timeout_s: float) -> object:
-        waits.append(timeout_s)
-        return wait(feed, timeout_s)
-
-    monkeypatch.setattr(FakeFeed, "wait", noted)
+    wait = Mock(side_effect=FakeFeed().wait)
+    monkeypatch.setattr(FakeFeed, "wait", lambda _, timeout_s: wait(timeout_s))
     controller = fake()
     controller.schedule.is_due.return_value = False
     controller.schedule.due_s.side_effect = lambda: time.time() + 1.0
     working(controller)
-    wait_until(lambda: len(waits) > 5)
-    assert max(waits) <= 1.0
+    wait_until(lambda: wait.call_count > 5)
+    assert max(timeout_s for ((timeout_s,), _) in wait.call_args_list) <= 1.0
 
 
 @pytest.mark.parametrize("keeper_tells_all", [True, False])
@@ -203,18 +212,6 @@ def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_en
     assert work.feed.last["error"] == "stopped"
 
 
-def test_why_a_turn_did_less_than_it_should_is_shown(working: Start) -> None:
-    work = working(fake(decision=Decision(trouble="no plan: MemoryError")))
-    wait_until(lambda: work.feed.last.get("error") == "no plan: MemoryError")
-
-
-def test_a_status_that_cannot_be_made_ends_nothing(working: Start) -> None:
-    controller = fake()
-    controller.status.side_effect = ERROR
-    work = working(controller)
-    wait_until(lambda: work.feed.last.get("error") == f"no status: {ERROR}")
-
-
 @pytest.mark.parametrize(("secret", "linked"), [("s", True), ("", False)])
 def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
     secret: str, linked: bool
@@ -239,11 +236,9 @@ def test_a_state_arrives_where_systemd_listens(
         assert [listening.recv(100) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
 
 
-@pytest.mark.parametrize("address", [None, "", "/nowhere/at/all"])
+@pytest.mark.parametrize("named", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
 def test_where_nobody_listens_nothing_happens(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
+    named: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    if address is not None:
-        monkeypatch.setenv("NOTIFY_SOCKET", address)
+    monkeypatch.setattr(os, "environ", named)
     notify("READY=1")

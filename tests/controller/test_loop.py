@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,16 +23,10 @@ from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, note
 
 def test_the_keeper_knows_whose_a_trainer_is_before_its_first_element_runs() -> None:
     setting = Setting(2, ARRAY)
-    heard_before: list[list[tuple[int, str, int]]] = []
-    grow = setting.slurm.grow
-
-    def watched(*request: Any, **others: Any) -> None:
-        heard_before.append([*setting.told.owned])
-        grow(*request, **others)
-
-    setting.slurm.grow = watched  # type: ignore[method-assign]
-    setting.turn()
-    assert heard_before[0][-1] == (ARRAY, "alice", 2)
+    setting.slurm.fails["grow"] = SlurmUnavailableError("no answer")
+    with pytest.raises(SlurmUnavailableError):
+        setting.turn()
+    assert setting.told.owned[-1] == (ARRAY, "alice", 2)
     setting.has_also("n3")
     assert setting.told.owned[-1] == (ARRAY, "alice", 3)
 

@@ -18,10 +18,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "bftrainer.toml"
 
 
-def test_the_command_line_wins_over_the_file(path: Path) -> None:
-    path.write_text('partition = "scavenger"\nforward_time_s = 60\n')
-    settings = read_settings(path, partition="idle", listen=None)
-    assert (settings.partition, settings.forward_time_s) == ("idle", 60.0)
+def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(path: Path) -> None:
+    said = {"partition": "scavenger", "forward_time_s": 60, "reserve": 0, "hardware": ["a1", "v1"]}
+    path.write_text("".join(f"{key} = {value!r}\n" for key, value in said.items()))
+    settings = Settings(partition="idle", forward_time_s=60.0, reserve=0, hardware=("a1", "v1"))
+    assert read_settings(path, partition="idle", listen=None) == settings
+    assert read_settings(None) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_the_command_line_wins_over_the_file(path: Path) -> None:
         ('operator = "no"', "operator: must be true or false"),
         ('forward_time_s = "long"', "forward_time_s: must be a number"),
         ("max_failures = true", "max_failures: must be a whole number"),
-        ("partition = [", "bftrainer.toml"),
+        ("queue_interval_s = 0", r"queue_interval_s: must be from 0\.1 to 3,600 seconds"),
         ('gateway = "smoke signals"', "gateway: must be one of"),
         ('objective = "fame"', "objective: .*fame"),
         ('metrics = "6741"', "metrics: '6741' is not HOST:PORT, and not 'off'"),
@@ -55,18 +57,12 @@ def test_a_bad_setting_is_named(path: Path, text: str, named: str) -> None:
         read_settings(path)
 
 
-def test_kinds_of_hardware_are_a_list(path: Path) -> None:
-    path.write_text('hardware = ["a100", "v100"]')
-    assert read_settings(path).hardware == ("a100", "v100")
-
-
-def test_without_a_file_the_defaults_hold() -> None:
-    assert read_settings(None) == Settings()
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000, b"a" * 2_000_000])
-def test_a_file_that_is_no_toml_is_refused_in_a_line(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"[" * 100_000, b"a" * 2_000_000])
+def test_a_file_that_is_missing_or_no_toml_is_refused_in_a_line(
+    path: Path, content: bytes | None
+) -> None:
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"bftrainer\.toml: ") as raised:
         read_settings(path)
     assert "\n" not in str(raised.value)
@@ -77,28 +73,11 @@ def test_what_the_command_line_says_is_checked_too() -> None:
         read_settings(None, listen="6740")
 
 
-def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"bftrainer\.toml"):
-        read_settings(path)
-
-
-def test_at_rest_slurmctld_is_asked_no_more_than_twelve_times_a_minute() -> None:
-    assert (2 + (2 + 1) / 4) * 60 / Settings().queue_interval_s <= 12
-
-
 @pytest.mark.parametrize(
     ("setting", "address"), [("", "127.0.0.1:6741"), ("off", None), ("ctl:9999", "ctl:9999")]
 )
 def test_a_sites_page_is_where_the_settings_say(setting: str, address: str | None) -> None:
     assert Settings(metrics=setting).page == address
-
-
-def test_what_may_be_left_out_may_be_zero_and_what_may_not_may_not(path: Path) -> None:
-    path.write_text("min_idle_s = 0\nreserve = 0")
-    assert read_settings(path).reserve == 0
-    path.write_text("queue_interval_s = 0")
-    with pytest.raises(SettingsError, match=r"must be from 0\.1 to 3,600 seconds"):
-        read_settings(path)
 
 
 def test_the_file_in_the_repository_is_the_one_that_the_code_makes() -> None:
