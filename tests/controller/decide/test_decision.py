@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,19 +20,13 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.profiles import (
-    Estimate,
-    PerformanceModel,
-    RescaleCosts,
-    reported_before,
-)
+from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, NodeState, WaitingJob
 from bftrainer_slurm.planner.instance import parse
-from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.reader.past import past_problem
+from tests.controller.decide.test_planning import Known
 from tests.controller.setting import Planner
 from tests.controller.worlds import (
     ARRAY,
@@ -54,29 +50,16 @@ NODES = snapshot("n1 n2")
 FOR_A_JOB = "an ordinary job is expected there"
 
 
-class OddTrainers(PerformanceModel):
-    """Knows nothing of some trainers, and breaks where it is asked about them."""
+@dataclass
+class OddTrainers(Known):
+    """Breaks where it is asked about some trainers."""
 
-    def __init__(self, *odd: int) -> None:
-        measured = Measurements(History(":memory:"))
-        super().__init__(lambda of: reported_before(measured, of))
-        self.odd = set(odd)
+    odd: set[int] = field(default_factory=set)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         if self.odd & {view.array for view in views}:
             raise ZeroDivisionError("of this trainer's curve")
         return super().estimates(views, now_s)
-
-
-class BrokenPlanner(Planner):
-    """Plans nothing as long as it is broken."""
-
-    broken = True
-
-    def plan(self, problem: Problem) -> Plan:
-        if self.broken:
-            raise MemoryError("too many nodes")
-        return super().plan(problem)
 
 
 class Deciding:
@@ -86,7 +69,7 @@ class Deciding:
         self, *odd: int, planner: Planner | None = None, history: History | None = None
     ) -> None:
         self.planner, self.faults = planner or Planner(), TrainerErrors()
-        self.performance = OddTrainers(*odd)
+        self.performance: Any = OddTrainers(odd=set(odd))
         knows = self.performance, history or History(":memory:"), Settings()
         self.decider = Decider(self.planner, *knows, self.faults)
 
@@ -144,33 +127,28 @@ def test_trainers_leave_for_a_job_and_nobody_grows_there(
     assert len(decision.actions) == len(ends)
 
 
-def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> None:
+def test_a_trainer_whose_problem_cannot_be_built_is_named_and_keeps_its_nodes_and_upkeep() -> None:
     deciding = Deciding(ARRAY)
-    decision = deciding(view(HELD), other(HELD))
-    assert who_grows(decision) == {OTHER}
+    decision = deciding(view(ON_N1, failed(1, "n9")), other(HELD))
+    (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
+    assert (grow.array, grow.nodes) == (OTHER, named("n2"))
+    assert Revive((ElementId(ARRAY, 1),), "failed") in decision.actions
     assert decision.trouble is None
-    assert "of this trainer's curve" in deciding.faults.why[ARRAY]
     assert deciding.faults.why.keys() == {ARRAY}
+    assert "of this trainer's curve" in deciding.faults.why[ARRAY]
     deciding.performance.odd.clear()
     assert who_grows(deciding(view(HELD), other(HELD))) == {ARRAY, OTHER}, "once it can be"
 
 
-def test_it_keeps_its_nodes_and_its_upkeep() -> None:
-    decision = Deciding(ARRAY)(view(ON_N1, failed(1, "n9")), other(HELD))
-    (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
-    assert (grow.array, grow.nodes) == (OTHER, named("n2"))
-    assert Revive((ElementId(ARRAY, 1),), "failed") in decision.actions
-
-
-def test_a_planner_that_raises_stops_nobodys_upkeep() -> None:
-    mine = view(ON_N1, "pending", "delayed")
-    deciding = Deciding(planner=BrokenPlanner())
-    decision = deciding(mine, other(HELD))
+def test_a_planner_that_raises_stops_nobodys_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, deciding = view(ON_N1, "pending", "delayed"), Deciding()
+    with monkeypatch.context() as broken:
+        broken.setattr(deciding.planner, "plan", Mock(side_effect=MemoryError("too many nodes")))
+        decision = deciding(mine, other(HELD))
     held = [one.elements for one in decision.actions if isinstance(one, Hold)]
     assert held == [(ElementId(ARRAY, 1),), (ElementId(ARRAY, 2),)]
     assert len(decision.actions) == 2
     assert (decision.plan, decision.trouble) == (None, "no plan: MemoryError: too many nodes")
-    deciding.planner.broken = False  # type: ignore[attr-defined]
     assert who_grows(deciding(mine, other(HELD))) == {OTHER}, "it is asked again"
 
 
@@ -188,7 +166,7 @@ def test_a_plan_stands_while_nothing_is_new_one_without_the_solver_for_a_minute(
 
 def test_costs_that_creep_up_make_a_new_plan_once_they_differ_from_those_it_was_made_with() -> None:
     deciding, costs_s = Deciding(), 30.0
-    deciding.performance.costs = lambda *_: RescaleCosts(costs_s, costs_s, 30.0)  # type: ignore[method-assign]
+    deciding.performance.costs = lambda *_: RescaleCosts(costs_s, costs_s, 30.0)
     for _ in range(61):
         deciding(view(HELD))
         costs_s += 1.0

@@ -1,0 +1,121 @@
+"""Changes of size: to find out more, by the real planner, and of those that lose much by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
+from bftrainer_slurm.controller.state.stopwatch import Throughput
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.planner.problem import PlanMaker
+from bftrainer_slurm.planner.solver import Planner
+from tests.controller.setting import Greedy, Setting, at_work
+from tests.controller.worlds import ARRAY, NOW_S
+
+OTHER = 99
+
+
+@pytest.fixture(scope="module")
+def planner() -> Iterator[PlanMaker]:
+    with Planner(time_limit_s=20.0) as planner:
+        planner.warm_up()
+        yield planner
+
+
+@pytest.mark.parametrize(
+    ("nodes", "mine"),
+    [
+        pytest.param(3, 2, id="gets nodes that nobody has"),
+        pytest.param(2, 1, id="takes no trainer's last node"),
+    ],
+)
+def test_an_explorer(planner: PlanMaker, nodes: int, mine: int) -> None:
+    """Two trainers have a node each, and one was measured there; then there are so many nodes."""
+    setting = at_work(2, ARRAY, OTHER)
+    setting.planner = planner  # type: ignore[assignment]
+    setting.restart()
+    setting.turn()
+    setting.train(120)
+    setting.has_also(*["n3"][: nodes - 2])
+    assert (len(setting.on()), len(setting.on(OTHER))) == (mine, 1)
+
+
+def test_where_growing_never_pays_a_trainer_stays_says_so_and_tries_again_after_a_while(
+    planner: PlanMaker,
+) -> None:
+    """Its name is known for its curve, and for what growing has cost; plans look 30 s ahead."""
+    setting = Setting(2, ARRAY, settings=Settings(queue_interval_s=0.25, forward_time_s=30.0))
+    setting.planner = planner  # type: ignore[assignment]
+    job, at_s, known = Job("alice", "digits"), NOW_S - 60.0, Measurements(setting.history)
+    for nodes, rate in ((1, 100.0), (2, 130.0), (4, 150.0)):
+        known.set_curve(job, [Throughput(7, "samples", nodes, at_s, rate, 80.0)])
+    for _ in range(3):
+        known.add_pause(job, 7, at_s, 2, 17.0, True)
+    setting.restart()
+    setting.settle()
+    setting.has_also("n3", "n4")
+    assert len(setting.on()) == 2
+    plan: Any = setting.shown()["plan"]
+    assert plan["limit"] == "cost"
+    for _ in range(4):
+        setting.turn(300)
+    assert len(setting.on()) == 4
+
+
+# A trainer that begins at step 0 again after each change is left at its size, until it resumes.
+
+
+def train(setting: Setting, seconds: int, generation: int, from_start: int) -> None:
+    """Let it report every second how often it has begun at step 0 again."""
+    for second in range(seconds):
+        setting.now_s += 1
+        told = {"steps": 3.0 * second, "generation": generation, "from_start": from_start}
+        setting.say(NoteKind.PROGRESS, nodes=len(setting.on()), pause_s=0.5, **told)
+    setting.turn(0)
+
+
+@pytest.fixture
+def setting() -> Setting:
+    """A trainer on two nodes, whose planner weighs what a change loses."""
+    setting = Setting(2, ARRAY)
+    setting.planner = Greedy()
+    setting.restart()
+    setting.settle()
+    return setting
+
+
+def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting: Setting) -> None:
+    train(setting, 60, generation=3, from_start=2)
+    setting.slurm.node_names.append("n3")
+    train(setting, 600, generation=3, from_start=2)
+    setting.settle()
+    assert len(setting.on()) == 2
+    shown = setting.shown()
+    assert str(shown["notice"]).startswith("begins at step 0 again after each change of nodes: ")
+    assert shown["loss"] == {"from_start": True, "seconds": 659.0, "other_ranks": False}
+
+    train(setting, 5, generation=4, from_start=0)  # its user has mended it
+    setting.settle()
+    assert len(setting.on()) == 3
+    shown = setting.shown()
+    unchanged = {"from_start": False, "seconds": 0.0, "other_ranks": False}
+    assert (shown["notice"], shown["loss"]) == (None, unchanged)
+    spent = setting.shown_goodput()
+    assert spent["again_s"] == 0.0
+
+
+def test_who_goes_on_with_other_ranks_is_known_for_good(setting: Setting) -> None:
+    for generation, told in ((1, {}), (2, {"other_ranks": 1.0}), (3, {})):
+        setting.now_s += 60
+        setting.say(
+            NoteKind.PROGRESS, nodes=2, steps=9.0 * generation, generation=generation, **told
+        )
+        setting.turn()
+    setting.restart()  # another one, from what was saved
+    setting.train(1, generation=3)
+    setting.settle()
+    assert setting.shown()["loss"] == {"from_start": False, "seconds": 0.0, "other_ranks": True}
