@@ -39,10 +39,14 @@ def ended(feed: Feed, keeper: FakeKeeper) -> None:
     keeper.hang_up.set()
 
 
-def test_notes_come_in_their_order_and_once_all_of_them_before_it_has_caught_up() -> None:
-    keeper = FakeKeeper("a", 3, then=KeeperError("gone"))
+@pytest.mark.parametrize("error", [KeeperError("gone"), ProtocolError("nonsense"), RuntimeError()])
+def test_notes_come_in_order_and_once_whatever_goes_wrong_and_all_before_it_has_caught_up(
+    error: Exception,
+) -> None:
+    keeper = FakeKeeper("a", 3, then=error)
     feed = started(keeper)
     wait_until(lambda: feed.caught_up and len(keeper.watched) == 2)
+    assert keeper.watched[1] == ("a", 3)
     assert [note.number for note in feed.wait(120)] == [1, 2, 3]
     assert feed.wait(0) == []
     ended(feed, keeper)
@@ -57,15 +61,6 @@ def test_a_new_keeper_is_known_and_heard_from_its_first_note_on() -> None:
     assert third.watched == [("b", 0)]
     wait_until(lambda: feed.keeper == ("b", third))
     ended(feed, third)
-
-
-@pytest.mark.parametrize("error", [ProtocolError("nonsense"), RuntimeError("of ours")])
-def test_whatever_goes_wrong_as_it_reads_it_goes_on_where_it_was(error: Exception) -> None:
-    keeper = FakeKeeper("a", 3, then=error)
-    feed = started(keeper)
-    wait_until(lambda: len(keeper.watched) == 2)
-    assert keeper.watched[1] == ("a", 3)
-    ended(feed, keeper)
 
 
 @pytest.mark.parametrize("error", [KeeperError("it does not start"), OSError("no space left")])

@@ -67,12 +67,6 @@ def test_samples_are_summed_up_over_elements_that_count_each_for_itself() -> Non
     assert totals == [10.0, 30.0, 30.0, 50.0]
 
 
-def test_after_a_restart_of_the_controller_the_sum_goes_on() -> None:
-    progress = Progress(100.0)
-    assert progress.add(Report(0.0, samples=7.0)).samples == 100.0
-    assert progress.add(Report(1.0, samples=9.0)).samples == 102.0
-
-
 def test_samples_a_second_are_those_of_the_last_half_minute() -> None:
     progress = Progress()
     for second in range(60):

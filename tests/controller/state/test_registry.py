@@ -46,15 +46,6 @@ class Looking:
         return self.history.totals(ARRAY, self.now_s)
 
 
-def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
-    looking = Looking()
-    for look in (ON_N1, element(0, "delayed"), replace(ON_N1, start_s=NOW_S + 20)):
-        looking.at(trainer(look))
-    totals = looking.totals
-    assert (totals.grew, totals.reclaimed, totals.node_s, totals.last_s) == (2, 1, 10.0, None)
-    assert looking.history.open_allocations() == {FIRST: ("n1", NOW_S + 20)}
-
-
 def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
@@ -135,17 +126,6 @@ def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails
     measurements.kept = kept  # type: ignore[method-assign]
     after.at(trainer(ON_N1))
     assert after.registry.views[0].state.of(0).asked
-
-
-def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
-    looking, held = Looking(), trainer(HELD)
-    looking.at(held)
-    reported = looking.registry.reported(held)
-    looking.at(trainer(ON_N1))
-    assert looking.registry.reported(held) is reported
-    looking.at()
-    looking.at(held)
-    assert looking.registry.reported(held) is not reported
 
 
 def test_nodes_that_a_trainer_that_cannot_be_handled_has_or_may_get_are_out_of_reach() -> None:

@@ -53,12 +53,6 @@ def test_an_element_that_is_up(state: TrainerState, node: str, up: bool) -> None
     assert up or after == state
 
 
-@pytest.mark.parametrize("kind", [NoteKind.LEAVING, NoteKind.GONE])
-def test_an_element_says_when_it_leaves(kind: NoteKind) -> None:
-    state = apply_note(state_of(trainer(ON_N1)), note(kind, NOW_S + 3, 0, "n1"))
-    assert state.of(0).down_s == NOW_S + 3
-
-
 REFUSED = {"n1": NOW_S + 3600}
 WAITS = "None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"
 LIMITS = "AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency", "PartitionDown"

@@ -122,6 +122,9 @@ EARLIER = running(0, "n1", NOW_S - 60)
 @cases(
     "mine, other, ordinary, nodes",
     the_one_that_was_there_first_keeps_it=(running(0, "n1"), EARLIER, "", (set(), {"n1"})),
+    one_has_it_where_they_came_at_the_same_time=(
+        element(0, "running n1"), element(0, "running n1"), "", ({"n1"}, set())
+    ),
     on_ones_of_their_own_both_are=(running(0, "n1"), running(0, "n2"), "", ({"n1"}, {"n2"})),
     on_one_that_a_job_has_nothing_is=(running(0, "n1"), running(0, "n2"), "n1", (set(), {"n2"})),
     a_released_one_gives_way_to_whoever_runs_there=(PENDING, running(0, "n1"), "", (set(), {"n1"})),
@@ -134,23 +137,6 @@ def test_of_two_trainers(
     views = views_of([(first, states[0]), (second, states[1])], frozenset(ordinary.split()))
     assert tuple(one.nodes for one in views) == nodes
     assert views[0].surplus == (() if nodes[0] else (FIRST,))
-
-
-def test_who_came_at_the_same_time_is_told_apart_all_the_same() -> None:
-    known = [(one, state_of(one)) for one in (trainer("running n1"), trainer(ON_N1, array=OTHER))]
-    assert sum(len(one.placed) for one in views_of(known)) == 1
-
-
-def test_no_two_trainers_have_the_same_node_whatever_was_let_go_there() -> None:
-    both = trainer("pending"), trainer("pending", array=OTHER)
-    before = TrainerState({0: released("n1")})
-    first, second = views_of([(one, state_of(one, before)) for one in both])
-    assert not first.nodes & second.nodes
-
-
-def test_a_trainer_is_finishing_once_an_element_has_ended_well() -> None:
-    mine = view("completed", running(1, "n1"))
-    assert (mine.finishing, mine.over) == (True, True)
 
 
 @cases(
