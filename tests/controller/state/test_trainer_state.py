@@ -1,10 +1,24 @@
-"""What is known of a trainer, after looks, notes, and what the controller has done."""
+"""What is known of a trainer and its elements, after looks, notes, and what was done.
+
+The life of an element: the table of its phases, and what is told of its time on nodes.
+"""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
 
-from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.phases import (
+    HELD,
+    Began,
+    ElementRecord,
+    Ended,
+    Event,
+    Phase,
+    follow,
+)
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     apply_note,
@@ -12,20 +26,191 @@ from bftrainer_slurm.controller.state.trainer_state import (
     note_failed,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import Element, ElementId
+from bftrainer_slurm.model import Element, ElementId, ElementState
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     cases,
     element,
     failed,
+    named,
     note,
     released,
     state_of,
     trainer,
 )
 
-FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
+FIRST = ElementId(ARRAY, 0)
+SAID = {
+    ElementState.HELD: Phase.HELD,
+    ElementState.WITHHELD: Phase.WITHHELD,
+    ElementState.PENDING: Phase.ASTRAY,
+    ElementState.DELAYED: Phase.RECLAIMED,
+    ElementState.RUNNING: Phase.RUNNING,
+    ElementState.SUSPENDED: Phase.SUSPENDED,
+    ElementState.ENDING: Phase.ENDING,
+    ElementState.COMPLETED: Phase.DONE,
+    ElementState.FAILED: Phase.FAILED,
+    ElementState.CANCELLED: Phase.DONE,
+    ElementState.PREEMPTED: Phase.PREEMPTED,
+    ElementState.LOST: Phase.DONE,
+    None: Phase.DONE,
+}
+OWN_DOING = {
+    (Phase.RELEASED, ElementState.PENDING): Phase.RELEASED,
+    (Phase.LEAVING, ElementState.RUNNING): Phase.LEAVING,
+    (Phase.REVIVED, ElementState.HELD): Phase.REVIVED,
+    (Phase.REVIVED, ElementState.FAILED): Phase.REVIVED,
+    (Phase.REVIVED, ElementState.COMPLETED): Phase.REVIVED,
+    (Phase.REVIVED, ElementState.PREEMPTED): Phase.REVIVED,
+}
+# A script that runs for a moment only; of an element whose script is known to have run, or not.
+UNLAUNCHED = element(0, "failed n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
+
+
+def came_up(node: str = "n1", after_s: float = 0.0) -> ElementRecord:
+    """A released element that has said so long after ``NOW_S`` that it is up on a node."""
+    return replace(released("n1", "n2"), up=(node, NOW_S + after_s), ran=True)
+
+
+def seen(state: ElementState | None) -> Element | None:
+    if state is ElementState.FAILED:
+        return failed(0, "n1")
+    return None if state is None else element(0, state, "n1", start_s=NOW_S)
+
+
+def after(before: ElementRecord, now: Element | None, seconds: float = 1.0) -> ElementRecord:
+    return follow(before, FIRST, now, NOW_S + seconds)[0]
+
+
+def told(*looks: Element | None, begin: ElementRecord = HELD) -> list[Event]:
+    """The events of these looks, ten seconds apart, the first at ``NOW_S``."""
+    record, events = begin, []
+    for number, look in enumerate(looks):
+        record, happened = follow(record, FIRST, look, NOW_S + 10 * number)
+        events += happened
+    return events
+
+
+@pytest.mark.parametrize(
+    ("before", "state"), list(itertools.product(Phase, [*ElementState, None])), ids=str
+)
+def test_a_phase_and_what_slurm_says_give_the_next_phase(
+    before: Phase, state: ElementState | None
+) -> None:
+    record = ElementRecord(before, NOW_S, "n1", targets=named("n1"))
+    expected = OWN_DOING.get((before, state), SAID[state]) if state else Phase.DONE
+    assert after(record, seen(state)).phase is expected
+
+
+def test_a_look_that_shows_nothing_new_changes_nothing() -> None:
+    for phase, state in itertools.product(Phase, ElementState):
+        once = after(ElementRecord(phase, NOW_S, "n1"), seen(state), 1)
+        assert after(once, seen(state), 2) == once
+
+
+@cases(
+    "before, now, then",
+    leaving=(Phase.LEAVING, ElementState.RUNNING, Phase.RUNNING),
+    brought_back=(Phase.REVIVED, ElementState.HELD, Phase.HELD),
+    brought_back_in_vain=(Phase.REVIVED, ElementState.FAILED, Phase.FAILED),
+    brought_back_as_it_ended_well=(Phase.REVIVED, ElementState.COMPLETED, Phase.DONE),
+)
+def test_what_slurm_has_not_heard_of_for_long_is_as_slurm_says(
+    before: Phase, now: ElementState, then: Phase
+) -> None:
+    record = ElementRecord(before, NOW_S, "n1", ours=before is Phase.LEAVING)
+    assert after(record, seen(now), 400).phase is then
+
+
+def test_what_could_not_be_launched_has_not_failed_unless_it_has_said_that_it_runs() -> None:
+    assert after(released("n1"), UNLAUNCHED).phase is Phase.UNLAUNCHED
+    assert after(came_up(), UNLAUNCHED).phase is Phase.FAILED
+    ran = after(came_up(), element(0, "running n1"))
+    assert after(ran, UNLAUNCHED).phase is Phase.FAILED
+
+
+RUNNING = element(0, "running n1", start_s=NOW_S)
+CAME = Began(FIRST, "n1", NOW_S)
+
+
+LEFT_S = NOW_S + 10
+ENDING, REQUEUED = element(0, "ending n1"), element(0, "delayed")
+OURS = ElementRecord(Phase.LEAVING, NOW_S, "n1", ours=True)
+
+
+@cases(
+    "looks, events",
+    of_one_that_slurm_requeued=([REQUEUED], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
+    of_one_that_was_held_since=(
+        [element(0, "held", queued_s=NOW_S + 3)], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]
+    ),
+    of_one_that_was_cancelled_for_an_ordinary_job=(
+        [element(0, "preempted n1", start_s=NOW_S)], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]
+    ),
+    well_ended=([element(0, "completed n1")], [Ended(FIRST, "n1", LEFT_S, "ended", well=True)]),
+    that_failed=([failed(0, "n1")], [Ended(FIRST, "n1", LEFT_S, "ended")]),
+    that_slurm_has_forgotten=([None], [Ended(FIRST, "n1", LEFT_S, "ended")]),
+    of_one_that_runs_elsewhere_and_grew_in_between=(
+        [element(0, "running n2", start_s=NOW_S + 9)],
+        [Ended(FIRST, "n1", LEFT_S, "reclaimed"), Began(FIRST, "n2", NOW_S + 9)],
+    ),
+    of_one_that_is_ending_and_has_not_left_yet=([ENDING], []),
+    of_one_that_was_seen_ending_for_a_while=(
+        [ENDING, ENDING, element(0, "held")],
+        [Ended(FIRST, "n1", NOW_S + 30, "reclaimed", took_s=20)],
+    ),
+)  # fmt: skip
+def test_a_stay(looks: list[Element | None], events: list[Event]) -> None:
+    assert told(RUNNING, *looks) == [CAME, *events]
+
+
+@cases(
+    "begin, looks, ways",
+    an_end_that_we_asked_for_is_ours=(OURS, [RUNNING, element(0, "held")], ["shrank"]),
+    also_where_slurm_requeues_it=(OURS, [RUNNING, REQUEUED], ["shrank"]),
+    not_where_slurm_did_not_hear_of_it=(OURS, [RUNNING] * 8 + [REQUEUED], ["reclaimed"]),
+    one_that_is_ending_at_first_had_a_stay=(came_up(), [ENDING, REQUEUED], ["begins", "reclaimed"]),
+    one_that_has_not_started_had_none_whatever_it_said=(came_up(), [element(0, "pending")], []),
+    nor_one_that_is_held=(came_up(), [element(0, "held")], []),
+)  # fmt: skip
+def test_of_events(begin: ElementRecord, looks: list[Element | None], ways: list[str]) -> None:
+    found = told(*looks, begin=begin)
+    assert [one.how if isinstance(one, Ended) else "begins" for one in found] == ways
+
+
+def test_an_element_begins_on_its_part_of_a_node() -> None:
+    assert told(replace(RUNNING, gpus=2)) == [Began(FIRST, "n1", NOW_S, 2)]
+
+
+@cases(
+    "up_s, down_s, looked_s, times",
+    give_the_times_more_exactly=(0.25, 7.5, 10, (0.25, 7.5)),
+    are_not_believed_where_they_fit_nothing_that_slurm_says=(-500, 1, 500, (0, 500)),
+)
+def test_the_elements_own_notes(
+    up_s: float, down_s: float, looked_s: float, times: tuple[float, float]
+) -> None:
+    runs, (began,) = follow(came_up(after_s=up_s), FIRST, RUNNING, NOW_S + 5)
+    down = replace(runs, down_s=NOW_S + down_s)
+    _, (ended,) = follow(down, FIRST, REQUEUED, NOW_S + looked_s)
+    assert (began.time_s - NOW_S, ended.time_s - NOW_S) == times
+
+
+def test_an_element_that_came_and_was_taken_back_between_two_looks_was_reclaimed() -> None:
+    came = replace(came_up("n2", after_s=2.5), down_s=NOW_S + 7.5)
+    assert follow(came, FIRST, REQUEUED, NOW_S + 10)[1] == [
+        Began(FIRST, "n2", NOW_S + 2.5),
+        Ended(FIRST, "n2", NOW_S + 7.5, "reclaimed"),
+    ]
+
+
+def test_where_a_released_one_may_start_and_why_it_waits_is_known_until_it_does() -> None:
+    waiting = after(released("n1", "n2"), element(0, "pending", reason="Resources"))
+    assert (waiting.targets, waiting.reason) == (named("n1 n2"), "Resources")
+    assert after(waiting, element(0, "running n2")).targets == set()
+
+
 ON_N1 = element(0, "running n1")
 LET_GO = TrainerState({0: released("n1")})
 

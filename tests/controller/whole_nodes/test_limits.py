@@ -33,29 +33,12 @@ def red(site: Site) -> Iterator[None]:
             yield
 
 
-def assert_never_tried(site: Site, array: int) -> None:
-    """Others have the nodes meanwhile, and no element of it was ever let go."""
-    other = site.submit(IDLE, "1-4")
-    wait_for_size(site, other, 4)
-    # Slurm holds what waits for a job that failed as an operator would.
-    held = {line.split()[1] for line in site.lab.squeue(array, "%t %r")}
-    assert held <= {"JobHeldUser", "JobHeldAdmin"}
-    assert f"grow {array}_" not in site.controller.log.read_text()
-    site.end(array, other)
-
-
 def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
     red, excluding = site.submit(IDLE, "1-4", "-C", "red"), site.submit(IDLE, "1-4", "-x", "n[1-2]")
     wait_for_nodes(site, red, "n1", "n2")
     wait_for_nodes(site, excluding, "n3", "n4")
     said = "It may use 2 of the pool's 4 nodes"
     wait_until(lambda: said in shown(site, "explain", str(red)))
-
-
-def test_a_trainer_for_which_too_few_nodes_fit_is_never_tried(site: Site) -> None:
-    array = site.submit(IDLE, "3-4", "-C", "red")
-    wait_until(lambda: "2 of 4 nodes fit" in shown(site, "show", str(array)))
-    assert_never_tried(site, array)
 
 
 def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:
@@ -66,7 +49,9 @@ def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:
     site.lab.run("scontrol", "delete", "Reservation=course", user="root")
 
 
-def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Site) -> None:
+def test_a_trainer_that_waits_for_another_job_is_never_tried_and_keeps_no_node_from_others(
+    site: Site,
+) -> None:
     first = ordinary(site, "--hold")
     for failed in ("", "(failed)"):
         array = site.submit(IDLE, "1-4", f"--dependency=afterok:{first}")
@@ -74,7 +59,13 @@ def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Si
             site.lab.run("scancel", str(first), user="bob")
         said = f"it waits for another job (afterok:{first}{failed})"
         wait_until(lambda said=said, array=array: said in shown(site, "show", str(array)))
-        assert_never_tried(site, array)
+        other = site.submit(IDLE, "1-4")
+        wait_for_size(site, other, 4)
+        # Slurm holds what waits for a job that failed as an operator would.
+        held = {line.split()[1] for line in site.lab.squeue(array, "%t %r")}
+        assert held <= {"JobHeldUser", "JobHeldAdmin"}
+        assert f"grow {array}_" not in site.controller.log.read_text()
+        site.end(array, other)
 
 
 # What the site changes.

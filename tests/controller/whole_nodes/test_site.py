@@ -152,14 +152,6 @@ def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> N
 
 
 @pytest.mark.once
-def test_a_second_controller_is_refused(site: Site) -> None:
-    second = ("bftrainer", "controller", "--mode", "site", "--state", site.controller.state)
-    refused = site.run(*second, user=site.controller.user, check=False)
-    assert refused.returncode == 2
-    assert "another controller works in" in refused.stderr.splitlines()[-1]
-
-
-@pytest.mark.once
 def test_a_controller_whose_key_is_missing_says_so(site: Site) -> None:
     config = site.lab.dir / "no-key.toml"
     config.write_text('key_file = "/nowhere/key"\n')
