@@ -16,7 +16,7 @@ from bftrainer_slurm.cli import files, joblogs, simulation
 from bftrainer_slurm.cli.common import INTERRUPTED
 from bftrainer_slurm.replay.assessment.harvest import HarvestResult
 from tests.approved import approve_commands
-from tests.replay.assessment.standin import equal_shares
+from tests.replay.assessment.standin import a_share
 from tests.tools import program
 
 LOG = """JobID|NNodes|Submit|Start|End|State|NodeList
@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "harvest", equal_shares)
+    monkeypatch.setattr(simulation, "harvest", a_share)
 
 
 def assess(*arguments: str | Path) -> Result:
@@ -121,7 +121,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, finished: int) -> None:
     def harvest(*arguments: Any) -> HarvestResult:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return equal_shares(*arguments)
+        return a_share(*arguments)
 
     monkeypatch.setattr(simulation, "harvest", harvest)
 

@@ -17,7 +17,7 @@ from bftrainer_slurm.replay.trainers import TrainerData as ReplayedTrainer
 from bftrainer_slurm.replay.trainers import read_trainers
 from scripts.labcluster.stage import REPO
 from tests.cli.documented import documented
-from tests.replay.assessment.standin import equal_shares
+from tests.replay.assessment.standin import a_share
 
 PAGE = REPO / "docs" / "internals" / "files.md"
 EXAMPLES = REPO / "examples" / "plan"
@@ -50,7 +50,7 @@ def test_the_page_shows_the_examples_and_they_can_be_read() -> None:
 
 
 def test_the_commands_of_the_page_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "harvest", equal_shares)
+    monkeypatch.setattr(simulation, "harvest", a_share)
     commands = re.findall("^    bftrainer (.*)$", PAGE.read_text(), re.MULTILINE)
     assert len(commands) == 2
     for words in commands:

@@ -20,7 +20,7 @@ from tests.cli.documented import differences
 from tests.cli.documents import ON_TIME, SHOWN
 from tests.cli.pasts import write_past
 from tests.controller.worlds import trainer
-from tests.replay.assessment.standin import equal_shares
+from tests.replay.assessment.standin import a_share
 
 REPO = Path(__file__).parents[2]
 STATUS: dict[str, Any] = json.loads((REPO / "tests" / "data" / "status.json").read_text())
@@ -86,7 +86,7 @@ def test_of_findings() -> None:
 def test_of_what_is_printed(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr(simulation, "harvest", equal_shares)
+    monkeypatch.setattr(simulation, "harvest", a_share)
     outcome = Outcome("n1", 1.3, 0.31, 0.19)
     monkeypatch.setattr("bftrainer_slurm.doctor.trial.run", lambda _: outcome)
     Path("jobs.txt").write_text(GPU_JOBS)

@@ -9,10 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
-from bftrainer_slurm.cli.doctor import table
-from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.keeper.client import KeeperClient
-from tests.doctor.made import CONFIG, PARTITIONS, site
+from tests.doctor.made import CONFIG, PARTITIONS
 from tests.tools import program
 
 
@@ -64,9 +62,3 @@ def test_a_slurm_that_talks_nonsense_is_one_line(slurm: Path, answer: str) -> No
     (slurm / "config").write_text(answer)
     result = call()
     assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
-
-
-def test_the_gravest_findings_come_first_and_nothing_writes_to_the_terminal() -> None:
-    lines = list(table(checkup(site(SlurmdUser="\x1b[2Jeve", CompleteWait="32 sec"))))
-    assert lines[0].split()[:2] == ["change", "CompleteWait"]
-    assert "\x1b" not in "".join(lines)

@@ -75,7 +75,10 @@ def by_qos(**values: str) -> dict[str, str]:
 
 OTHERS: dict[str, Facts] = {
     **{f"plugin's line: {what}": site(line=line) for what, line in LINES.items()},
-    "no plugin": replace(site(), plugin=Plugin((), loaded=False)),
+    "no plugin, and nobody answers yet": replace(
+        but(site(), "network", keeper="refused", controller="refused"),
+        plugin=Plugin((), loaded=False),
+    ),
     **{
         what: but(site(), part, **changes)
         for part, cases in PARTS.items()
@@ -96,6 +99,16 @@ OTHERS: dict[str, Facts] = {
         for port in ("6817", "6818", "6820")
     },
     "a deep queue": replace(site(), passed=pass_in(PASS)),
+    "a deep queue of a larger cluster": replace(
+        site(partition="bftrainer TotalNodes=80"), passed=pass_in(PASS)
+    ),
+    "an attack on the terminal, and something graver": site(
+        SlurmdUser="\x1b[2Jeve", CompleteWait="32 sec"
+    ),
+    "no compiled programs": but(site(), "host", programs=()),
+    "the default memory of another partition": shares(
+        partition="main DefMemPerNode=8000", DefMemPerCPU="0"
+    ),
     "no partition": replace(site(), partitions={}),
     **{f"a qos with {limit}": with_qos(limit, partition="bftrainer QoS=idle") for limit in LIMITED},
     **{
@@ -108,6 +121,7 @@ OTHERS: dict[str, Facts] = {
         )
         for why, (qos, limit, enforced) in ENFORCED.items()
     },
+    "a qos that is not there": with_qos({}, **by_qos()),
     "a qos that cancels": with_qos(QOS, **by_qos(PreemptMode="CANCEL")),
     "a qos that is exempt": with_qos(QOS | {"idle": EXEMPT}, **by_qos()),
     "a qos that does not preempt": with_qos(QOS | {"long": {"Preempt": ""}}, **by_qos()),

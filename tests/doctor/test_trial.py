@@ -26,6 +26,9 @@ _COMMANDS = {
 }
 
 
+UNREACHABLE = "Unable to contact slurm controller"
+
+
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with commands; ``told`` in it has the lines that they were called with."""
@@ -58,10 +61,7 @@ def test_it_says_how_late_the_ordinary_job_came_on_the_trainers_node(slurm: Path
     runs = [line for line in (slurm / "told").read_text().splitlines() if line.startswith("srun")]
     assert len(runs) == 2
     assert all("--nodelist=n3" in line and "--partition=short" in line for line in runs)
-
-
-def test_all_that_it_submits_has_one_name_and_is_cancelled_by_it(slurm: Path) -> None:
-    call()
+    # All that it submits has one name, and is cancelled by it.
     words = (slurm / "told").read_text().split()
     assert len({one.partition("=")[2] for one in words if re.match("--(job-)?name=", one)}) == 1
     assert told(slurm)[-1] == "scancel"
@@ -74,23 +74,20 @@ def test_a_record_that_the_site_has_replaced_ends_it(slurm: Path) -> None:
     assert "replaces comments" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["sbatch", "srun"])
+@pytest.mark.parametrize("cancels", ["", "echo no such job >&2; exit 1"])
+@pytest.mark.parametrize(
+    ("command", "error", "code"),
+    [("sbatch", "no such thing", 1), ("srun", "no such thing", 1), ("sbatch", UNREACHABLE, 3)],
+)
 def test_what_slurm_refuses_is_said_in_a_line_and_nothing_is_left(
-    slurm: Path, command: str
+    slurm: Path, command: str, error: str, code: int, cancels: str
 ) -> None:
-    replace(slurm, command, "echo no such thing >&2; exit 1")
+    replace(slurm, command, f"echo {error} >&2; exit 1")
+    replace(slurm, "scancel", cancels)  # an error of cleaning up does not hide the first one
     result = call()
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert result.stderr.endswith("no such thing\n")
+    assert (result.exit_code, result.stderr.count("\n")) == (code, 1)
+    assert error in result.stderr
     assert told(slurm)[-1] == "scancel"
-
-
-def test_an_error_of_cleaning_up_does_not_hide_the_first_one(slurm: Path) -> None:
-    replace(slurm, "sbatch", "echo Unable to contact slurm controller >&2; exit 1")
-    replace(slurm, "scancel", "echo no such thing >&2; exit 1")
-    result = call()
-    assert result.exit_code == 3
-    assert "Unable to contact slurm controller" in result.stderr
 
 
 def test_it_refuses_to_run_inside_a_job(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem
 
-INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 LINEAR = ThroughputCurve((0, 1, 8), (0.0, 1.0, 8.0))
 
 
@@ -43,6 +41,9 @@ RIVALS = (
     planned("c", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
     planned("d", bounds=(2, 2), curve=ThroughputCurve((0, 2), (0.0, 5.9))),
 )
+HALVES = (NodeClass("first", frozenset({"n0", "n1"})), NodeClass("other", frozenset({"n2", "n3"})))
+# CBC alone proves a plan of it. The best is worth 1396, to change nothing 480.
+HARD = problem(4, planned("a", "n0 n1 n2 n3"), *RIVALS, classes=HALVES)
 
 
 @st.composite

@@ -97,27 +97,18 @@ def test_equals_the_best_of_all_packings(planner: Planner, problem: Problem) -> 
 def test_whatever_leaves_and_joins_keeps_the_rows(
     problem: Problem, dice: Random, kinds: int
 ) -> None:
-    """Every trainer leaves some of its nodes, in any order; then the others join at random.
-
-    Elements are of so many ``kinds`` at most, above that they are taken as alike.
-    """
-    wide = [replace(one, min_nodes=1, max_nodes=5, sizes=()) for one in problem.trainers]
-    nodes = [set(one.current) for one in wide]
-    for its in nodes:
-        if dice.random() < 0.5:
-            its -= set(dice.sample(sorted(its), dice.randint(0, len(its))))
-    pairs = list(itertools.product(range(len(nodes)), sorted(problem.pool)))
+    """Elements are of so many ``kinds`` at most, above that they are taken as alike."""
+    wide = (replace(one, min_nodes=1, max_nodes=5, sizes=()) for one in problem.trainers)
+    pool, nodes = sorted(problem.pool), [frozenset[str]()] * len(problem.trainers)
     with mock.patch.object(supply, "MOST_KINDS", kinds):
         sized = replace(problem, trainers=tuple(wide))
-        for index, node in dice.sample(pairs, len(pairs)):
-            grows = nodes[index] >= wide[index].current and node not in nodes[index]
-            if grows and sized.may_use(wide[index], sized.class_of[node]):
-                nodes[index].add(node)
-                if not is_packed(sized, list(map(frozenset, nodes))):
-                    nodes[index].remove(node)
-        packed = list(map(frozenset, nodes))
-        # Some have nodes now that they may not have.
-        assert not is_packed(sized, packed) or feasible(sized, shares_of(sized, packed))
+        for at in dice.choices(range(len(nodes)), k=10 * len(nodes)) if nodes else ():
+            some = dice.sample(pool, dice.randint(0, len(pool)))
+            now = sized.trainers[at].current
+            its = now.intersection(some) if dice.random() < 0.5 else now.union(some)
+            tried = [*nodes[:at], its, *nodes[at + 1 :]]
+            nodes = tried if is_packed(sized, tried) else nodes
+        assert feasible(sized, shares_of(sized, nodes))
 
 
 @any_problem

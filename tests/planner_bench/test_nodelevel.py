@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from bftrainer_slurm.planner.instance import read_instance
+from bftrainer_slurm.planner.optimum import GAP, incumbents
 from bftrainer_slurm.planner.problem import Problem, feasible, value
 from scripts.planner_bench.instances import RECORDED
 from scripts.planner_bench.nodelevel import solve
@@ -36,9 +37,12 @@ def reached(problem: Problem, nodes: tuple[frozenset[str], ...]) -> float:
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no recorded instances in {RECORDED}")
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json")), ids=lambda path: path.stem)
-def test_reaches_the_recorded_optimum(path: Path) -> None:
+def test_it_and_the_product_reach_the_recorded_optimum(path: Path) -> None:
     problem, optimum = read_instance(path), json.loads(path.read_text())["optimum"]
     assert reached(problem, nodes_of(problem)) == pytest.approx(optimum, rel=1e-6)
+    *_, found = incumbents(problem, LIMIT_S)
+    assert found.optimal
+    assert value(problem, found.shares) == pytest.approx(optimum, rel=GAP)
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,7 +15,7 @@ from bftrainer_slurm.replay.logs.holes import select
 from bftrainer_slurm.replay.trace import TraceError, read_events
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 from tests.controller.worlds import cases
-from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, rows_of
+from tests.replay.traces import T0, holes, rows_of
 
 CSV = "time,node,idle\n10,b,true\n10,a,true\n30,b,false\n40,b,true\n"
 
@@ -149,21 +149,7 @@ def test_names_the_key_that_is_wrong(tmp_path: Path, changes: dict[str, Any], sa
         read_trainers(written(tmp_path, [ENTRY, ENTRY | changes]))
 
 
-@pytest.mark.parametrize("key", sorted(ENTRY))
-def test_names_the_key_that_is_missing(tmp_path: Path, key: str) -> None:
-    entry = {name: value for name, value in ENTRY.items() if name != key}
-    with pytest.raises(TrainersError, match=f"{key} is missing"):
-        read_trainers(written(tmp_path, [entry]))
-
-
-@pytest.mark.parametrize("document", ["", "{", "{}", "[]", "[1]", "[" * 100_000, "[NaN]"])
+@pytest.mark.parametrize("document", ["", "{", "{}", "[]", "[1]", "[{}]", "[" * 100_000, "[NaN]"])
 def test_refuses_what_is_no_list_of_trainers(tmp_path: Path, document: str) -> None:
     with pytest.raises(TrainersError, match=r"trainers\.json"):
         read_trainers(written(tmp_path, document, "trainers.json"))
-
-
-@pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
-def test_reads_a_week_of_summit_and_the_papers_trainers() -> None:
-    trace = read_events(SUMMIT / "node-events-week1.parquet")
-    assert (len(trace.nodes), len(set(trace.time_s.tolist()))) == (4734, 11_475)
-    assert len(read_trainers(SUMMIT / "trainers-imagenet-1001.json")) == 1001

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,13 +124,6 @@ def test_no_element_starts_in_that_pass_where_others_were_preempted() -> None:
     assert ordinary.promised() == {"a", "b"}
     until(ordinary, 90, "", set())
     assert not ordinary.promised()
-
-
-def test_nothing_is_late_without_trainers() -> None:
-    rows = [("a", 0, 60), ("a", 90, 125), ("b", 30, 60)]
-    ordinary = played(rows, job(60, [0, 1]), job(125, [0], backfilled=False))
-    until(ordinary, 300, "", set())
-    assert [one.late_s for one in ordinary.close(T0 + LENGTH_S)] == pytest.approx([0, 0])
 
 
 def test_jobs_wait_from_when_they_are_eligible_until_they_start() -> None:

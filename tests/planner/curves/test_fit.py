@@ -74,12 +74,6 @@ def test_without_a_measurement_it_is_about_amdahls_law_with_five_percent_in_no_u
     assert (fit([]).unit, curve.at(1)) == (None, 1.0)
 
 
-def test_one_measurement_tells_the_unit() -> None:
-    found = fit(looks([4]))
-    assert found.unit == pytest.approx(1000, rel=0.25)
-    assert found.curve(64).at(4) == pytest.approx(law(4), rel=0.01)
-
-
 @pytest.mark.parametrize(("serial", "pairs"), [(0.0, 0.0), (0.02, 0.0), (0.2, 0.0), (0.03, 5e-4)])
 def test_curves_after_the_law_are_met_between_and_beyond(serial: float, pairs: float) -> None:
     curve = fit(looks((1, 4, 16, 32), serial, pairs)).curve(64)

@@ -124,12 +124,6 @@ def test_who_was_not_given_more_nodes_in_ten_minutes_makes_room() -> None:
     assert joined[A].at(4) < joined[A].at(8)
 
 
-def test_where_all_is_known_nobody_explores_whatever_the_time() -> None:
-    exploration = Exploration()
-    before = exploration.curves(trainers(KNOWN, 4, KNOWN), 0.0)
-    assert exploration.curves(trainers(KNOWN, 4, KNOWN), 1e6) == before
-
-
 # When a trainer's curve is fitted again.
 
 MINUTE = [Measurement(4, 400.0, 30.0)] * 2

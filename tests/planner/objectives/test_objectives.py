@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import Facts, ObjectiveError, curves_of, find, known
-from bftrainer_slurm.planner.objectives.goodput import batch_efficiency
 from tests.controller.worlds import cases
 from tests.planner.problems import curves
 
@@ -68,15 +67,6 @@ def test_every_objective_gives_each_trainer_a_finite_curve(
         assert all(0 <= value < math.inf for value in result.values)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "fairness" not in name])
-@settings(max_examples=25)
-@given(one=facts(), factor=st.sampled_from([0.5, 3.0]))
-def test_weight_multiplies_the_curve(name: str, one: Facts, factor: float) -> None:
-    heavier = curve(name, replace(one, weight=factor * one.weight))
-    expected = [factor * value for value in curve(name, one).values]
-    assert heavier.values == pytest.approx(expected)
-
-
 NOISY = Facts(STEEP, 1, 8, weight=2.0, noise=7.0)
 STILL = Facts(ThroughputCurve((0, 4), (0.0, 0.0)), 1, 4)
 
@@ -95,6 +85,11 @@ STILL = Facts(ThroughputCurve((0, 4), (0.0, 0.0)), 1, 4)
         *("goodput", NOISY, {1: 2 * 100, 4: 2 * 400 * 8 / 11, 8: 2 * 800 * 8 / 15}),
     ),
     it_is_throughput_where_more_nodes_make_no_larger_batch=("goodput", ONE, {4: 800, 8: 1600}),
+    and_as_many_as_on_one_node_where_the_gradient_has_no_noise=(
+        *("goodput", replace(PLAIN, noise=0.0), {1: 100, 4: 100}),
+    ),
+    weight_multiplies_speedup_too=("speedup", ONE, {4: 2 * 4}),
+    and_efficiency=("efficiency+finish", ONE, {4: 2 * 4}),
     what_is_nearly_done_counts_more=("speedup+finish", replace(PLAIN, done=0.5), {1: 2}),
     the_more_the_nearer=("speedup+finish", replace(PLAIN, done=0.7), {1: 1 / 0.3}),
     up_to_four_times=("speedup+finish", replace(PLAIN, done=1.0), {1: 4}),
@@ -113,26 +108,9 @@ def test_four_gpus_count_as_much_whatever_the_size_of_a_trainers_parts(metric: s
     assert small.at(4) == pytest.approx(large.at(1))
 
 
-@pytest.mark.parametrize("metric", ["speedup", "efficiency"])
-@pytest.mark.parametrize("unit", [1e-6, 1e6])
-def test_big_and_small_models_compare(metric: str, unit: float) -> None:
-    values = curve(metric, Facts(amdahl(0.05, unit), 1, 64)).values
-    assert values == pytest.approx(curve(metric, Facts(amdahl(0.05), 1, 64)).values)
-
-
 def test_efficiency_is_greatest_where_half_of_the_nodes_is_lost() -> None:
     result = curve("efficiency", Facts(amdahl(1 / 16), 1, 64))  # Amdahl: 1/2 on 17 nodes
     assert max(result.nodes, key=result.at) == 16
-
-
-@pytest.mark.parametrize(
-    ("noise", "nodes", "counts"),
-    [(62.5, 1, 1.0), (7.0, 9, 0.5), (1.0, 3, 0.5), (0.0, 4, 0.25), (math.inf, 64, 1.0)],
-)
-def test_what_a_sample_counts_in_a_batch_beside_the_noise_of_its_gradient(
-    noise: float, nodes: int, counts: float
-) -> None:
-    assert batch_efficiency(noise, nodes) == pytest.approx(counts)
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,6 @@ def test_length_classes_hold_every_hole() -> None:
     assert sum(one.holes for one in figures.lengths) == 9
     hours = sum(one.node_hours for one in figures.lengths)
     assert hours == pytest.approx(figures.idle_node_hours)
-    lengths = describe(log([(0, 0, 1), (1, 0, 2), (2, 0, 30)], hours=30), UTC).lengths
-    filled = [(one.from_s, one.holes, one.node_hours) for one in lengths if one.holes]
-    assert filled == [(3600, 2, pytest.approx(3)), (86400, 1, pytest.approx(30))]
 
 
 @cases(

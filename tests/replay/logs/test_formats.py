@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bftrainer_slurm.replay.logs import columns
-from bftrainer_slurm.replay.logs.jobs import Job, LogError, Notes
-from bftrainer_slurm.replay.logs.sacct import is_header, read_sacct
+from bftrainer_slurm.replay.logs.jobs import Job, Notes
+from bftrainer_slurm.replay.logs.sacct import read_sacct
 from bftrainer_slurm.replay.logs.swf import Machine, is_swf, read_swf
 
 HEADER = "JobID|NNodes|Submit|Start|End|State|NodeList"
@@ -164,16 +164,3 @@ def test_only_the_first_malformed_rows_are_kept() -> None:
     _, notes = read(HEADER, *["nonsense" * 1000] * 50)
     assert notes.malformed == 50
     assert sum(len(line.text) for line in notes.bad_lines) < 1000
-
-
-@pytest.mark.parametrize("header", ["JobID|NNodes|Start|End", "JobID|NodeList", "JobID|NNodes"])
-def test_a_header_without_what_is_needed_names_the_command(header: str) -> None:
-    assert is_header(header)
-    with pytest.raises(LogError, match=r"no column .* sacct --allusers"):
-        read(header, "7|1|2")
-
-
-def test_the_first_line_tells_the_format() -> None:
-    lines = ("JobID,NCPUS,NNodes,Start,State", SWF, swf(), "time,node,idle")
-    found = [(is_header(line), is_swf(line)) for line in lines]
-    assert found == [(True, False), (False, True), (False, True), (False, False)]

@@ -92,14 +92,6 @@ def test_a_bomb_is_refused_before_it_expands_and_so_is_what_is_no_list(text: str
         expand(text)
 
 
-def test_a_node_keeps_its_number_and_with_given_nodes_others_are_passed_over() -> None:
-    numbers = NodeNumbers()
-    assert [numbers.of(one).tolist() for one in ("n[1-2]", "n[2-3]")] == [[0, 1], [1, 2]]
-    assert numbers.names == ("n1", "n2", "n3")
-    given = NodeNumbers(("n2", "n9"))
-    assert (given.of("n[1-3]").tolist(), given.names) == ([0], ("n2", "n9"))
-
-
 def test_a_log_cannot_name_more_and_more_nodes() -> None:
     numbers = NodeNumbers()
     numbers.of(f"n[1-{MOST_NODES}]")

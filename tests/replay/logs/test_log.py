@@ -176,6 +176,7 @@ REFUSED: list[tuple[str | bytes, dict[str, Any], str]] = [
     (SWF, {"node_list": "n1"}, "an SWF log has no node lists"),
     (SWF, bad(""), "an SWF log has no node lists: .*--down"),
     ("JobID|NNodes|Start|End\n7|2|100|200\n", {}, "no column NodeList; use: SLURM"),
+    ("JobID|NodeList\n7|n1\n", {}, "no column .* sacct --allusers"),
     (SACCT, {"from_s": 5000, "to_s": 4000}, "nothing is left"),
     (EVENTS, {"from_s": 5000, "to_s": None}, "nothing is left"),
     (NO_MACHINE, {"from_s": 1250, "to_s": 1400}, "no job had a node between"),
