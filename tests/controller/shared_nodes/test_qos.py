@@ -13,7 +13,7 @@ from scripts.labcluster.site import Site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.controller.shared_nodes.conftest import KILL_WAIT_S
-from tests.controller.sites import IDLE, SLEEPS, wait_for_reclaims, wait_for_size
+from tests.controller.sites import IDLE, SLEEPS
 from tests.slurm_plugin.conftest import WAYS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
@@ -55,14 +55,6 @@ def test_a_trainer_is_in_the_qos_of_trainers(site: Site, way: str) -> None:
     refused = site.run(*SUBMIT, "--qos=normal", input=IDLE, env=environment, check=False)
     assert "leave --qos out" in refused.stderr
     assert refused.returncode != 0
-
-
-def test_an_ordinary_job_takes_a_trainers_node_and_the_trainer_comes_back(site: Site) -> None:
-    array = site.submit(IDLE, "1-1")
-    wait_for_size(site, array, 1)
-    site.run("srun", "-N2", "--exclusive", "sleep", "2", user="bob")
-    wait_for_reclaims(site, array, 1)
-    wait_for_size(site, array, 1)
 
 
 def test_whatever_is_in_the_qos_of_trainers_gives_its_node_back_at_once(site: Site) -> None:

@@ -155,6 +155,8 @@ def test_a_job_that_a_pass_would_have_started_but_for_elements_is_late() -> None
     late = [Delay(NOW_S + 30, elements=0, delay_s=30.0)]
     of_array = seen(31, began_s=30, runs=(replace(STARTS, job_id=9),))
     assert late_ones(BEFORE, AFTER, THEN) == late_ones(BEFORE, AFTER, of_array) == late
+    behind = replace(FIRST, priority=-1)
+    assert late_ones(seen(-1, small(), behind, began_s=-30), AFTER, THEN) == late
     # Slurm starts nothing on a node where an element is ending.
     assert late_ones(*ROOMY, THEN, said="ending n1") == late
     assert late_ones(BEFORE, AFTER, THEN, said="held") == [], "there was none"

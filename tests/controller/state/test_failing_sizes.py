@@ -120,6 +120,7 @@ def test_the_script_is_quoted() -> None:
     assert in_words(TWICE_ON_3.left_out(NOW_S)) == (
         "3 nodes, where its script fails: AssertionError: not on 3 nodes"
     )
+    assert in_words({4: FailedSize("new", NOW_S), 3: FailedSize("old", NOW_S - 9)}).endswith("new")
     many = {size: FailedSize("x" * 200, NOW_S) for size in range(1, 2000, 2)}
     assert in_words({1: FailedSize("", 0.0)}).startswith("1 node,")
     assert "1, 3, 5" in in_words(many)[:60]
@@ -179,11 +180,7 @@ def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_
     assert second.mine.state.tried.failed[4].count == 1
 
 
-@cases(
-    "document",
-    of_another_version='{"trained": "none"}',
-    no_json="{",
-)
+@pytest.mark.parametrize("document", ['{"trained": "none"}', "{"])
 def test_what_makes_no_sense_is_not_known(document: str) -> None:
     history = History(":memory:")
     history.write(put("documents", ARRAY, "TriedSizes", NOW_S, document))

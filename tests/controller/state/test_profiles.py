@@ -359,7 +359,7 @@ def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
 
 def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     measurements = made()
-    measurements.set_curve(JOB, [Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0)])
+    measurements.set_curve(JOB, [Throughput(9, "samples", 8, NOW_S - 100, 4e5, 60.0)])
     profiles, one = Profiles(measurements), view()
     train(profiles, one, 2.0, unit="steps")
     assert profiles.shown(one)["curve"]["unit"] == "steps"

@@ -41,28 +41,17 @@ from tests.controller.worlds import (
 )
 
 FIRST = ElementId(ARRAY, 0)
-SAID = {
-    ElementState.HELD: Phase.HELD,
-    ElementState.WITHHELD: Phase.WITHHELD,
+# The phase of the same name, or it is over; where the controller has done something, it stays.
+SAID: dict[ElementState | None, Phase] = {
+    **{one: Phase.__members__.get(one.name, Phase.DONE) for one in ElementState},
     ElementState.PENDING: Phase.ASTRAY,
     ElementState.DELAYED: Phase.RECLAIMED,
-    ElementState.RUNNING: Phase.RUNNING,
-    ElementState.SUSPENDED: Phase.SUSPENDED,
-    ElementState.ENDING: Phase.ENDING,
-    ElementState.COMPLETED: Phase.DONE,
-    ElementState.FAILED: Phase.FAILED,
-    ElementState.CANCELLED: Phase.DONE,
-    ElementState.PREEMPTED: Phase.PREEMPTED,
-    ElementState.LOST: Phase.DONE,
     None: Phase.DONE,
 }
-OWN_DOING = {
-    (Phase.RELEASED, ElementState.PENDING): Phase.RELEASED,
-    (Phase.LEAVING, ElementState.RUNNING): Phase.LEAVING,
-    (Phase.REVIVED, ElementState.HELD): Phase.REVIVED,
-    (Phase.REVIVED, ElementState.FAILED): Phase.REVIVED,
-    (Phase.REVIVED, ElementState.COMPLETED): Phase.REVIVED,
-    (Phase.REVIVED, ElementState.PREEMPTED): Phase.REVIVED,
+OWN_DOING: set[tuple[Phase, ElementState | None]] = {
+    (Phase.RELEASED, ElementState.PENDING),
+    (Phase.LEAVING, ElementState.RUNNING),
+    *((Phase.REVIVED, ElementState[one]) for one in ("HELD", "FAILED", "COMPLETED", "PREEMPTED")),
 }
 # A script that runs for a moment only; of an element whose script is known to have run, or not.
 UNLAUNCHED = element(0, "failed n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
@@ -99,7 +88,7 @@ def test_a_phase_and_what_slurm_says_give_the_next_phase(
     before: Phase, state: ElementState | None
 ) -> None:
     record = ElementRecord(before, NOW_S, "n1", targets=named("n1"))
-    expected = OWN_DOING.get((before, state), SAID[state]) if state else Phase.DONE
+    expected = before if (before, state) in OWN_DOING else SAID[state]
     assert after(record, seen(state)).phase is expected
 
 
@@ -236,6 +225,12 @@ def test_an_element_that_is_up(state: TrainerState, node: str, up: bool) -> None
     after = apply_note(state, note(NoteKind.UP, node=node))
     assert after.of(0).up == ((node, NOW_S) if up else None)
     assert up or after == state
+
+
+@pytest.mark.parametrize("kind", [NoteKind.LEAVING, NoteKind.GONE])
+def test_an_element_says_when_it_leaves(kind: NoteKind) -> None:
+    state = apply_note(state_of(trainer(ON_N1)), note(kind, NOW_S + 3, 0, "n1"))
+    assert state.of(0).down_s == NOW_S + 3
 
 
 REFUSED = {"n1": NOW_S + 3600}

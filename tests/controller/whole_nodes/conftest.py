@@ -12,9 +12,7 @@ from tests.controller.sites import leave_nothing
 LUA = """
 function slurm_job_submit(job, partitions, user)
   if job.name == "replaced" then job.comment = "account=x" end
-  if job.name == "audited" then job.comment = "audited " .. (job.comment or "") end
   if job.name == "moved" then job.partition = "main" end
-  if job.name == "kept" then job.requeue = 0 end
   if job.name == "shared" then job.shared = 1 end
   if job.name == "licensed" then job.licenses = "home" end
   return slurm.SUCCESS

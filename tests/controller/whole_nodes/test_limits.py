@@ -16,7 +16,6 @@ from tests.controller.sites import (
     ordinary,
     shown,
     wait_for_nodes,
-    wait_for_reclaims,
     wait_for_size,
 )
 
@@ -75,10 +74,6 @@ def named(site: Site, name: str) -> int:
     return site.submit(IDLE, "1-2", f"--job-name={name}")
 
 
-def test_a_record_with_a_word_before_it_is_a_trainers(site: Site) -> None:
-    wait_for_size(site, named(site, "audited"), 2)
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [("replaced", "job_submit plugin replaces comments"), ("moved", "it is in partition main")],
@@ -116,13 +111,3 @@ def test_a_trainer_to_which_the_site_adds_what_keeps_it_from_nodes_waits_and_say
     array = named(site, name)
     wait_until(lambda: said in (site.controller.trainer(array).get("why") or ""))
     assert "the site's job_submit plugin did that" in shown(site, "status")
-
-
-def test_a_trainer_that_the_site_forbids_to_be_requeued_comes_back_from_a_reclaim(
-    site: Site,
-) -> None:
-    array = named(site, "kept")
-    wait_for_size(site, array, 2)
-    with site.taken(4):
-        wait_for_reclaims(site, array, 2)
-    wait_for_size(site, array, 2)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
@@ -42,13 +40,6 @@ def asked(page: str, what: str) -> str:
         return str(answer.read().decode())
 
 
-def scraped(page: str) -> dict[str, float]:
-    """What Prometheus would read, of the series without labels."""
-    families = text_string_to_metric_families(asked(page, "metrics"))
-    samples = (sample for family in families for sample in family.samples)
-    return {sample.name: sample.value for sample in samples if not sample.labels}
-
-
 def test_the_doctors_trial_says_how_late_a_job_came_and_leaves_nothing(site: Site) -> None:
     said = site.run("bftrainer", "doctor", "--try", "--json", timeout_s=900).stdout
     outcome = json.loads(said)
@@ -71,7 +62,7 @@ def test_a_search_of_ten_trainers_that_share_the_nodes_comes_to_its_end(site: Si
 def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site, page: str) -> None:
     array = site.submit(IDLE, "1-4")
     wait_for_size(site, array, 4)
-    before, counted = site.controller.status()["preempted"], scraped(page)
+    before = site.controller.status()["preempted"]
     with site.taken(3):
         wait_for_reclaims(site, array, 3)
         started = before["started"] + 1
@@ -81,10 +72,7 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site, p
     more = {name: preempted[name] - before[name] for name in ("started", "jobs", "elements")}
     assert more == {"started": 1, "jobs": 1, "elements": 3}
     assert 0 <= preempted["delay_max_s"] < 300
-    metrics = scraped(page)
-    for name, more_of in (("preemption_delay_seconds_count", 1), ("preempted_elements_total", 3)):
-        assert metrics[f"bftrainer_{name}"] - counted[f"bftrainer_{name}"] == more_of
-    assert metrics["bftrainer_pool_used_nodes"] == 4
+    assert "bftrainer_pool_used_nodes 4" in asked(page, "metrics")
     found = json.loads(asked(page, f"api/1/nodes?from={int(time.time()) - 3600}"))
     assert array in [one["array"] for one in found["trainers"]]
     assert [row[0] for row in found["rows"]] == sorted(site.lab.states())
@@ -138,17 +126,6 @@ def test_a_job_that_waits_for_a_training_to_end_well_starts_though_elements_neve
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished")
     site.end(good, bad)
     wait_for_size(site, heir, 4)
-
-
-@pytest.mark.once
-def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
-    array = site.submit("#!/bin/sh\n. venv/bin/activate\nsrun torchrun train.py\n", "1-2")
-    wait_until(lambda: site.controller.trainer(array)["state"] == "given up", PATIENCE_S)
-    assert "failed" in site.controller.trainer(array)["why"]
-    wait_until(lambda: not site.lab.running(array))
-    said = site.run("bftrainer", "show", str(array), user="alice").stdout
-    assert re.search(r"^output +/.*\.out$", said, re.MULTILINE)
-    assert "venv/bin/activate" in said.splitlines()[-1]
 
 
 @pytest.mark.once
