@@ -5,7 +5,6 @@ a site's job_submit.lua changes, or does not let the controller change.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,17 +21,9 @@ from tests.controller.sites import (
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def red(site: Site) -> Iterator[None]:
-    """Two of the nodes have a feature."""
-    for features in ("red", ""):
-        has = (f"AvailableFeatures={features}", f"ActiveFeatures={features}")
-        site.lab.run("scontrol", "update", "NodeName=n[1-2]", *has, user="root")
-        if features:
-            yield
-
-
 def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
+    red_ones = ("NodeName=n[1-2]", "AvailableFeatures=red", "ActiveFeatures=red")
+    site.lab.run("scontrol", "update", *red_ones, user="root")
     red, excluding = site.submit(IDLE, "1-4", "-C", "red"), site.submit(IDLE, "1-4", "-x", "n[1-2]")
     wait_for_nodes(site, red, "n1", "n2")
     wait_for_nodes(site, excluding, "n3", "n4")

@@ -51,18 +51,6 @@ def ends(site: Site, array: int) -> dict[str, int]:
     return {node: end_s for node, (_, end_s) in pieces(site, array).items()}
 
 
-def train_on_all(site: Site) -> int:
-    """Return a trainer with four nodes and limits of an hour."""
-    array = site.submit(IDLE, "1-4")
-
-    def settled() -> bool:
-        found = ends(site, array).values()
-        return len(found) == 4 and min(found) > time.time() + 0.75 * HOUR_S
-
-    wait_until(settled)
-    return array
-
-
 @contextmanager
 def reservation(site: Site, start: float | str, nodes: str, flags: str = "") -> Iterator[None]:
     """One that an admin makes without a thought of trainers; Slurm may refuse it."""
@@ -76,15 +64,20 @@ def reservation(site: Site, start: float | str, nodes: str, flags: str = "") -> 
         site.lab.run("scontrol", "delete", "Reservation=course", user="root")
 
 
-def test_reservations_an_hour_ahead_are_made_as_if_there_were_no_trainers(site: Site) -> None:
-    array = train_on_all(site)
+def test_reservations_are_made_as_if_there_were_no_trainers_and_limits_end_before_one_over_them(
+    site: Site,
+) -> None:
+    array = site.submit(IDLE, "1-4")
+
+    def long() -> bool:
+        found = ends(site, array).values()
+        return len(found) == 4 and min(found) > time.time() + 0.75 * HOUR_S
+
+    wait_until(long)
     for flags in ("", "MAINT"):
         with reservation(site, "now+61minutes", "ALL", flags):
             assert ends(site, array).keys() == ALL
-
-
-def test_limits_end_before_a_reservation_that_was_made_over_them(site: Site) -> None:
-    array, start_s = train_on_all(site), time.time() + HOUR_S / 2
+    start_s = time.time() + HOUR_S / 2
 
     def in_time() -> bool:
         found = ends(site, array)
