@@ -126,7 +126,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, finished: int) -> None:
     monkeypatch.setattr(simulation, "harvest", harvest)
 
 
-def test_ctrl_c_keeps_the_samples_that_were_finished(
+def test_ctrl_c_keeps_the_samples_that_were_finished_and_without_one_is_one_line(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = (log, *WINDOW, "--sample-hours", "0.2", "--samples", "3")
@@ -141,13 +141,8 @@ def test_ctrl_c_keeps_the_samples_that_were_finished(
     interrupt_after(monkeypatch, 1)
     found = json.loads(assess(*options, "--json").stdout)
     assert (len(found["replays"]), found["caveats"][-1]) == (1, said)
-
-
-def test_ctrl_c_before_a_sample_was_finished_is_one_line(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     interrupt_after(monkeypatch, 0)
-    result = assess(log, *WINDOW)
+    result = assess(*options)
     said = "bftrainer: Ctrl-C: no sample was finished; --no-replay shows the holes alone\n"
     assert (result.exit_code, result.stdout, result.stderr) == (INTERRUPTED, "", said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 import subprocess
 import sys
@@ -24,12 +25,6 @@ from tests.tools import program
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
-
-
-def script(folder: Path, text: str = "#!/bin/sh\nsrun torchrun train.py\n") -> str:
-    path = folder / "train.sh"
-    path.write_text(text)
-    return str(path)
 
 
 @pytest.mark.parametrize("words", ["--help", "plan --help", "controller --example"])
@@ -101,27 +96,25 @@ def test_a_file_that_cannot_be_used_is_named_with_the_remedy(path: str | None, r
     assert remedy in said
 
 
-@pytest.fixture
-def site(home: Path) -> None:
-    """A site with the plugin."""
+def test_a_site_takes_trainers_by_sbatch(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (home / "bftrainer.toml").write_text('partition = "idle"\n')
-
-
-@pytest.mark.usefixtures("site")
-def test_a_site_takes_trainers_by_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = script(tmp_path)
+    path = tmp_path / "train.sh"
+    path.write_text("#!/bin/sh\nsrun torchrun train.py\n")
     program(tmp_path, "sbatch", 'echo "$@" >> $0.told; wc -l < $0.told')
     program(tmp_path, "squeue", "echo x")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    result = call("submit", "--bftrainer=weight=2", "-N", "2-4", "--array=4-5", path)
+    words = ("submit", "--bftrainer=weight=2", "-N", "2-4", "--array=4-5%1", str(path))
+    result = call(*words)
     assert result.stdout == "Submitted trainer 1 for task 4\nSubmitted trainer 2 for task 5\n"
-    told = "--parsable --bftrainer=weight=2 --nodes=2-4 --array=4-5 --array={} {}\n"
+    assert "each of the 2 tasks of --array is a trainer by itself" in result.stderr
+    assert "%1 of --array does not hold" in result.stderr
+    told = "--parsable --bftrainer=weight=2 --nodes=2-4 --array=4-5%1 --array={} {}\n"
     assert (tmp_path / "sbatch.told").read_text() == told.format(4, path) + told.format(5, path)
-    assert "in which partition?" in call("submit", "--personal", "-N", "2-4", path).stderr
-
-
-@pytest.mark.usefixtures("site")
-def test_a_directive_that_cannot_be_read_is_one_line_at_a_site_too(tmp_path: Path) -> None:
-    path = script(tmp_path, "#!/bin/sh\n#SBATCH --job-name='odd\nsrun torchrun train.py\n")
-    result = call("submit", "-N", "2-4", path)
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    found = json.loads(call("submit", "--json", *words[1:]).stdout)
+    assert (found["array"], [one["array"] for one in found["trainers"]]) == (3, [3, 4])
+    assert "in which partition?" in call("submit", "--personal", *words[1:]).stderr
+    path.write_text("#!/bin/sh\n#SBATCH --job-name='odd\nsrun torchrun train.py\n")
+    result = call(*words)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1), "a directive out of order"

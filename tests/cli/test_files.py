@@ -12,9 +12,8 @@ from click.testing import CliRunner
 from msgspec import Struct, structs
 
 from bftrainer_slurm.cli import main, simulation
-from bftrainer_slurm.planner.instance import ClassData, Instance, TrainerData, read_instance
+from bftrainer_slurm.planner.instance import ClassData, Instance, TrainerData
 from bftrainer_slurm.replay.trainers import TrainerData as ReplayedTrainer
-from bftrainer_slurm.replay.trainers import read_trainers
 from scripts.labcluster.stage import REPO
 from tests.cli.documented import documented
 from tests.replay.assessment.standin import a_share
@@ -40,13 +39,10 @@ def test_the_page_has_the_keys_of_trainers_and_of_a_problem() -> None:
         assert {name: one.may_miss for name, one in key.below.items()} == keys_of(kind), kind
 
 
-def test_the_page_shows_the_examples_and_they_can_be_read() -> None:
+def test_the_page_shows_the_examples() -> None:
     shown = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert shown == [
-        (EXAMPLES / name).read_text() for name in ("trainers.json", "two-trainers.json")
-    ]
-    assert len(read_trainers(EXAMPLES / "trainers.json")) == 2
-    assert len(read_instance(EXAMPLES / "two-trainers.json").trainers) == 2
+    names = ("trainers.json", "two-trainers.json")
+    assert shown == [(EXAMPLES / name).read_text() for name in names]
 
 
 def test_the_commands_of_the_page_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,14 +16,13 @@ from bftrainer_slurm.cli.explain import as_document
 from bftrainer_slurm.cli.status import entry_from_slurm
 from bftrainer_slurm.doctor.finding import conf, must
 from bftrainer_slurm.doctor.trial import Outcome
+from scripts.labcluster.stage import REPO
 from tests.cli.documented import differences
-from tests.cli.documents import ON_TIME, SHOWN
+from tests.cli.documents import ON_TIME, SHOWN, STATUS
 from tests.cli.pasts import write_past
 from tests.controller.worlds import trainer
 from tests.replay.assessment.standin import a_share
 
-REPO = Path(__file__).parents[2]
-STATUS: dict[str, Any] = json.loads((REPO / "tests" / "data" / "status.json").read_text())
 # As a controller publishes it, on nodes that jobs share, with all that may be said.
 SHARED = STATUS | {
     "pool": STATUS["pool"] | {"gpus": {"left": 20, "used": 12, "starting": 0, "planned": 12}},

@@ -37,16 +37,14 @@ def test_the_file_is_beside_slurm_conf_or_in_etc(slurm: Path, place: str) -> Non
     assert site_settings().partition == "idle"
 
 
-def test_two_files_are_refused(slurm: Path) -> None:
+def test_what_cannot_be_used_is_named(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("slurm", "etc"):
         (slurm.parent / place / "bftrainer.toml").write_text("")
     with pytest.raises(SettingsError, match="is there too; keep one of them"):
         site_settings()
-
-
-def test_a_folder_that_cannot_be_looked_into_is_named(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    line(slurm, "keeper=HOST")
+    with pytest.raises(SettingsError, match=r"plugstack\.conf: listen: 'HOST' is not HOST:PORT"):
+        site_settings()
     monkeypatch.setenv("SLURM_CONF", f"/{'x' * 300}/slurm.conf")
     with pytest.raises(SettingsError, match="File name too long"):
         site_file()
@@ -70,12 +68,6 @@ def test_users_need_only_that_one_of_both_names_the_keeper(slurm: Path) -> None:
     assert site_keeper() == Settings(listen="ctl:6740")
     (slurm / "bftrainer.toml").write_text('listen = "ctl:6741"\ncolour = "red"\n')
     assert site_keeper() == Settings(listen="ctl:6741")
-
-
-def test_a_line_with_a_bad_address_is_named(slurm: Path) -> None:
-    line(slurm, "keeper=HOST")
-    with pytest.raises(SettingsError, match=r"plugstack\.conf: listen: 'HOST' is not HOST:PORT"):
-        site_settings()
 
 
 def check(*words: str) -> tuple[int, list[str]]:

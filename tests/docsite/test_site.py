@@ -9,6 +9,8 @@ import pytest
 
 from scripts.labcluster.stage import REPO
 
+_CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s:#]*)(?:#[^)\s]*)?\)")
 _LOADED = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?:)?//')
 
 
@@ -33,3 +35,13 @@ def test_pages_load_nothing_from_elsewhere_and_their_formulas_need_no_script(sit
 def test_files_beside_the_code_are_pages_that_others_link_to(site: Path) -> None:
     assert 'href="security.html"' in (site / "admin-guide.html").read_text()
     assert "make demo" in (site / "index.html").read_text()
+
+
+def test_every_link_leads_to_a_file_of_the_repository_too() -> None:
+    """For who reads it without the site, whose strict build knows the headings as well."""
+    folders = (REPO / "docs", REPO / "examples", REPO / "slurm_plugin")
+    pages = [*REPO.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]
+    texts = {page: _CODE.sub("", page.read_text()) for page in pages}
+    found = [(page, path) for page, text in texts.items() for path in _LINK.findall(text)]
+    assert len(found) > 200
+    assert [(page, path) for page, path in found if not (page.parent / path).exists()] == []

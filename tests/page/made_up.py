@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.statistics import Counts
-from tests.cli.documents import SHOWN, TERMS
+from bftrainer_slurm.replay.synthetic.schedule import simulate
+from bftrainer_slurm.replay.synthetic.workload import Workload
+from tests.cli.documents import SHOWN, STATUS, TERMS
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 _FIRST_ARRAY = 40_900_001
@@ -56,46 +57,30 @@ class Week:
     """The whole of it, up to ``now_s``; the same seed makes the same one."""
 
     def __init__(self, nodes: int, now_s: float, days: float = 7.0, seed: int = 1) -> None:
-        self.names = [f"n{number:04}" for number in range(1, nodes + 1)]
         self.now_s, self.begin_s = now_s, now_s - days * DAY_S
         self._draw = random.Random(seed)
-        self.holes: list[Hole] = []
-        self.preemptions: list[tuple[float, int, float]] = []
-        self._run_jobs(nodes)
+        log = simulate(Workload(nodes, load=0.85, seed=seed, days=days), min_hole_s=30.0)
+        assert log.jobs is not None
+        self.names, shift_s = log.holes.nodes, now_s - log.to_s
+        starts_s, ends_s = log.holes.start_s + shift_s, log.holes.end_s + shift_s
+        holes = zip(starts_s.tolist(), ends_s.tolist(), log.holes.node.tolist(), strict=True)
+        self.holes = [
+            Hole(node, start_s, end_s if end_s < now_s else None)
+            for start_s, end_s, node in sorted(holes)
+        ]
+        jobs = zip((log.jobs.start_s + shift_s).tolist(), log.jobs.nodes.tolist(), strict=True)
+        self.preemptions = [
+            (start_s, width // 2, self._delay_s())
+            for start_s, width in sorted(jobs)
+            if self.begin_s < start_s < now_s and width > 3 and self._draw.random() < 0.5
+        ]
         self.outages = list(self._fail(nodes))
         self.trainers = list(self._born(days))
         self.allocations = list(self._train())
 
-    def _run_jobs(self, nodes: int) -> None:
-        """Start one job after the other on the nodes that are free first."""
-        free_s = np.full(nodes, self.begin_s) + np.array(
-            [self._draw.uniform(0, 6 * HOUR_S) for _ in range(nodes)]
-        )
-        while True:
-            width = min(nodes, max(1, int(self._draw.lognormvariate(np.log(nodes / 90), 1.3))))
-            lasts_s = min(24 * HOUR_S, self._draw.lognormvariate(np.log(2.5 * HOUR_S), 0.9))
-            start = self._draw.randrange(nodes)
-            order = np.argsort(
-                np.round((free_s - self.begin_s) / 1800)
-                + ((np.arange(nodes) - start) % nodes) / nodes
-            )
-            chosen = order[:width]
-            start_s = float(free_s[chosen].max()) + 5.0
-            if start_s >= self.now_s:
-                break
-            for node in chosen.tolist():
-                if start_s - free_s[node] > 30:
-                    self.holes.append(Hole(node, float(free_s[node]), start_s))
-            if width > 3 and self._draw.random() < 0.5:
-                late = self._draw.random() < 0.01
-                delay_s = self._draw.uniform(10, 34) if late else self._draw.expovariate(1 / 1.1)
-                self.preemptions.append((start_s, width // 2, delay_s))
-            free_s[chosen] = start_s + lasts_s
-        for node, since_s in enumerate(free_s.tolist()):
-            if since_s < self.now_s:
-                self.holes.append(Hole(node, since_s, None))
-        self.holes.sort(key=lambda hole: hole.start_s)
-        self.preemptions.sort()
+    def _delay_s(self) -> float:
+        late = self._draw.random() < 0.01
+        return self._draw.uniform(10, 34) if late else self._draw.expovariate(1 / 1.1)
 
     def _fail(self, nodes: int) -> Iterator[Hole]:
         """Some nodes break, and a rack is taken out of service."""
@@ -182,22 +167,15 @@ def status_of(week: Week) -> dict[str, Any]:
     pool = {"nodes": used + len(free), "used": used, "planned": used, "starting": 0, "gpus": None}
     lately = [one for one in week.preemptions if one[0] > week.now_s - DAY_S]
     delays = sorted(delay_s for _, _, delay_s in lately)
-    return {
+    return STATUS | {
         "schema": 1,
         "time_s": week.now_s,
-        "controller": {
-            "mode": "made-up data",
-            "gateway": "none",
-            "partition": "bftrainer",
-            "failed_turns": 0,
-            "since_s": week.begin_s,
-            "error": None,
-            "history": None,
-        },
+        "controller": STATUS["controller"] | {"mode": "made-up data", "since_s": week.begin_s},
         "nodes": len(week.names),
         "pool": pool | {"free": free},
         "left_alone": {"needed soon": 3, "kept for ordinary jobs": 2},
-        "plan": {"objective": 0.9 * used, "status": "optimal", "solve_s": 0.08},
+        "mute_nodes": [],
+        "plan": STATUS["plan"] | {"objective": 0.9 * used},
         "preempted": {
             "started": 2412,
             "jobs": len(lately),
@@ -206,11 +184,6 @@ def status_of(week: Week) -> dict[str, Any]:
             "delay_median_s": delays[len(delays) // 2] if delays else None,
             "delay_max_s": max(delays, default=None),
         },
-        "counts": Counts().shown(),
-        "jobs_private": False,
-        "private": [],
-        "mute_nodes": [],
-        "malformed": {},
         "trainers": [
             _entry(week, one, place, used + len(free), len(free)) for place, one in enumerate(alive)
         ],

@@ -39,11 +39,7 @@ def answer_of(
     """The answer to a request; ``client`` None: through the socket in the state folder."""
     scope = {
         "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
         "method": method,
-        "scheme": "http",
-        "root_path": "",
         "path": path,
         "raw_path": quote(path).encode(),
         "query_string": quote(query, "/?&=%+;!").encode(),
@@ -51,14 +47,11 @@ def answer_of(
             (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
         ],
         "client": client,
-        "server": ("127.0.0.1", 6741),
     }
     answer = Answer()
 
-    sent = iter([{"type": "http.request", "body": b"", "more_body": False}])
-
     async def receive() -> Message:
-        return next(sent, None) or await asyncio.get_running_loop().create_future()
+        return await asyncio.Future[Message]()  # nobody sends a body
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from bftrainer_slurm.controller.state.schema import TABLES as SCHEMA
 from bftrainer_slurm.reader import occupancy
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from bftrainer_slurm.reader.past import MaySee
-from tests.page.made_up import Week
 
 NODES = [f"n{number}" for number in range(1, 13)]
 END_S = 100.0
@@ -62,124 +61,75 @@ def seen(document: dict[str, Any]) -> list[int]:
     return np.frombuffer(b64decode(document["seen"]), dtype=np.uint8).tolist()
 
 
-def stretches() -> Any:
-    """Per node some stretches that do not overlap, as Slurm has it."""
-    ends = st.lists(st.integers(0, 100), unique=True, max_size=6).map(sorted)
-    return st.dictionaries(st.sampled_from(NODES), ends, max_size=8)
+# What a node is used for: a trainer has so many of its 8 GPUs, or all of it where nobody shares.
+USES = ("ordinary", "idle", "out", (7, 8), (8, 8), (8, 2), (9, 6))
 
 
-def as_rows(found: dict[str, list[int]]) -> list[tuple[str, int, int]]:
-    return [
-        (node, start, end)
-        for node, times in found.items()
-        for start, end in zip(times[::2], times[1::2], strict=False)
-    ]
-
-
-def seconds_in(rows: list[tuple[str, int, int]], nodes: list[str], from_s: int, to_s: int) -> int:
-    return sum(max(0, min(b, to_s) - max(a, from_s)) for node, a, b in rows if node in nodes)
-
-
-@settings(max_examples=60, deadline=None)
-@given(found=stretches(), rows=st.integers(1, 12), columns=st.sampled_from([1, 4, 10, 25]))
-def test_idle_nodes_are_counted_to_the_second(
-    found: dict[str, list[int]], rows: int, columns: int
+@settings(max_examples=100)
+@given(
+    used=st.dictionaries(
+        st.sampled_from(NODES),
+        st.lists(st.tuples(st.integers(1, 60), st.sampled_from(USES)), max_size=6),
+    ),
+    shared=st.booleans(),
+    rows=st.integers(1, 12),
+    columns=st.sampled_from([1, 4, 10, 25]),
+    first=st.integers(0, 11),
+)
+def test_all_uses_of_nodes_are_counted_to_the_second(
+    used: dict[str, list[tuple[int, Any]]], shared: bool, rows: int, columns: int, first: int
 ) -> None:
-    holes = as_rows(found)
-    document = told(Window(0, END_S, columns, rows), holes=holes)
-    width, idle = 100 // columns, plane(document, "idle")
-    ordered = [document["rows"][n] for n in range(len(document["rows"]))]
-    for row, (first, last, size) in enumerate(ordered):
-        nodes = NODES[NODES.index(first) : NODES.index(last) + 1]
-        assert len(nodes) == size
-        for column in range(columns):
-            share = seconds_in(holes, nodes, column * width, (column + 1) * width) / width / size
-            assert idle[row, column] == pytest.approx(255 * share, abs=0.51)
-    for column, sum_ in enumerate(document["sums"]["idle"]):
-        everywhere = seconds_in(holes, NODES, column * width, (column + 1) * width) / width
-        assert sum_ == pytest.approx(everywhere, abs=0.01)
-
-
-def test_the_sums_of_all_uses_are_all_nodes(week: Week, history: Path) -> None:
-    with closing(sqlite3.connect(history)) as connection:
-        window = Window(week.begin_s, week.now_s, 100, 50)
-        document = nodes_over_time(connection, window, week.now_s, lambda user: True)
-    sums = np.array([document["sums"][name] for name in ("trainers", "idle", "out", "ordinary")])
-    assert sums.min() >= 0
-    assert sums.sum(axis=0) == pytest.approx([120.0] * 100, abs=0.05)
-    hours = sum(one["node_h"] for one in document["trainers"])
-    assert hours == pytest.approx(sums[0].sum() * window_h(window), rel=0.01)
-
-
-def window_h(window: Window) -> float:
-    return (window.to_s - window.from_s) / window.columns / 3600
-
-
-def test_a_trainers_time_is_not_idle_and_an_open_stretch_lasts_until_now() -> None:
-    taken = {"holes": [("n1", 10, None)], "allocations": [("n1", 50, None, 7)]}
-    document = told(Window(0, END_S, 10, 12), **taken)
-    assert plane(document, "idle")[0].tolist() == [0] + [255] * 4 + [0] * 5
-    assert plane(document, "trainers")[0].tolist() == [0] * 5 + [255] * 5
-    assert plane(document, "who")[0].tolist() == [0] * 5 + [1] * 5
-    assert document["trainers"] == [
-        {"array": 7, "user": "user7", "name": "job7"}
-        | {"node_h": pytest.approx(50 / 3600, abs=1e-3), "gpu_h": 0.0}
-    ]
-
-
-def test_a_part_of_a_node_counts_as_its_share() -> None:
-    """n1 has no ordinary job for 50 s, and n2 always has one; two trainers have parts of both."""
-    parts = [("n1", 0, 50, 7, 2), ("n1", 0, 50, 8, 1), ("n2", 0, None, 8, 4)]
-    window, holes = Window(0, END_S, columns=2, rows=2), [("n1", 0, 50)]
-    document = told(window, ["n1", "n2"], gpus=8, holes=holes, allocations=parts)
-    assert plane(document, "trainers").tolist() == [[96, 0], [128, 128]]  # of 255
-    assert plane(document, "idle").tolist() == [[159, 0], [0, 0]]
-    assert document["sums"]["ordinary"] == [0.5, 1.5]
-    hours = {one["array"]: one["node_h"] * 3600 for one in document["trainers"]}
-    assert hours == pytest.approx({7: 50 * 2 / 8, 8: 50 / 8 + 50}, abs=2)
-    gpu_hours = {one["array"]: one["gpu_h"] * 3600 for one in document["trainers"]}
-    assert gpu_hours == pytest.approx({7: 50 * 2, 8: 50 + 400}, abs=2)
-
-
-def test_a_cell_is_the_trainers_that_has_most_of_it_and_says_how_much() -> None:
-    """On n1 trainer 8 has been longest, and trainer 7 has most GPUs; then 9 comes to n2."""
-    parts = [("n1", 0, None, 8, 1), ("n1", 0, 50, 7, 6), ("n2", 50, None, 9, 2)]
-    document, mixed = (
-        told(Window(0, END_S, columns=2, rows=rows), ["n1", "n2"], gpus=8, allocations=parts)
-        for rows in (2, 1)
-    )
-    code = {one["array"]: place for place, one in enumerate(document["trainers"], 1)}
-    assert plane(document, "who").tolist() == [[code[7], code[8]], [0, code[9]]]
-    assert plane(document, "theirs").tolist() == [[191, 32], [0, 64]]  # of 255
-    assert plane(document, "trainers").tolist() == [[223, 32], [0, 64]]
-    assert plane(mixed, "who").tolist() == [[code[7], code[9]]]
-    assert plane(mixed, "theirs").tolist() == [[96, 32]]
-
-
-def test_nodes_out_of_service_are_told_from_ordinary_jobs() -> None:
-    document = told(Window(0, END_S, 2, 12), outages=[("n2", 0, 50)])
-    assert plane(document, "out")[1].tolist() == [255, 0]
-    assert document["sums"]["ordinary"] == [11, 12]
+    """What lasts until the end is still open; a cell names who has most of it, and how much."""
+    share = {use: np.zeros((len(NODES), 100)) for use in ("idle", "out", 7, 8, 9)}
+    tables: dict[str, list[Any]] = {"holes": [], "outages": [], "allocations": []}
+    for node, course in used.items():
+        begin = 0
+        for lasts, use in course:
+            during = np.s_[NODES.index(node), begin : begin + lasts]
+            stretch = (node, begin, begin + lasts if begin + lasts < END_S else None)
+            begin += lasts
+            if stretch[1] >= END_S or use == "ordinary":
+                continue
+            tables["outages" if use == "out" else "holes"].append(stretch)
+            if isinstance(use, str):
+                share[use][during] = 1
+                continue
+            trainer, gpus = use
+            tables["allocations"].append((*stretch, trainer, *([gpus] if shared else [])))
+            share[trainer][during] = gpus / 8 if shared else 1
+            share["idle"][during] = 1 - share[trainer][during]
+    last = min(first + 7, len(NODES))
+    window = Window(0, END_S, columns, rows, first, last)
+    document = told(window, gpus=8 if shared else 0, **tables)
+    each = math.ceil((last - first) / rows)
+    groups = [range(start, min(start + each, last)) for start in range(first, last, each)]
+    assert document["rows"] == [[NODES[one[0]], NODES[one[-1]], len(one)] for one in groups]
+    counts = {
+        use: np.array(
+            [seconds[one].sum(axis=0).reshape(columns, -1).mean(axis=1) for one in groups]
+        )
+        for use, seconds in share.items()
+    }
+    trainers = counts["trainers"] = counts[7] + counts[8] + counts[9]
+    most = counts["theirs"] = np.max([counts[7], counts[8], counts[9]], axis=0)
+    sizes = np.array([[len(one)] for one in groups])
+    for use in ("trainers", "theirs", "idle", "out"):
+        assert plane(document, use) == pytest.approx(255 * counts[use] / sizes, abs=0.51)
+    counts["ordinary"] = sizes - trainers - counts["idle"] - counts["out"]
+    for use, sums in document["sums"].items():
+        assert sums == pytest.approx(counts[use].sum(axis=0), abs=0.01)
+    arrays = [one["array"] for one in document["trainers"]]
+    theirs = np.choose(plane(document, "who"), [0 * most, *(counts[array] for array in arrays)])
+    assert theirs == pytest.approx(most)
+    hours = [counts[array].sum() * 100 / columns / 3600 for array in arrays]
+    assert [one["node_h"] for one in document["trainers"]] == pytest.approx(hours, abs=1e-3)
+    gpu_hours = [8 * one if shared else 0.0 for one in hours]
+    assert [one["gpu_h"] for one in document["trainers"]] == pytest.approx(gpu_hours, abs=1e-3)
 
 
 def test_times_that_nobody_has_watched_are_told() -> None:
     document = told(Window(0, END_S, 5, 12), watches=((0, 20), (60, END_S)))
     assert seen(document) == [255, 0, 0, 255, 255]
-
-
-def test_nodes_are_ordered_as_people_count_and_rows_are_bounded() -> None:
-    document = told(Window(0, END_S, 1, 5))
-    assert [row[:2] for row in document["rows"]] == [
-        *(["n1", "n3"], ["n4", "n6"], ["n7", "n9"], ["n10", "n12"]),
-    ]
-
-
-def test_some_of_the_nodes_can_be_asked_for() -> None:
-    holes = [("n5", 0, None), ("n9", 0, None)]
-    document = told(Window(0, END_S, 1, 12, first=4, last=6), holes=holes)
-    assert [row[0] for row in document["rows"]] == ["n5", "n6"]
-    assert document["nodes"] == 12
-    assert plane(document, "idle").tolist() == [[255], [0]]
 
 
 @pytest.mark.parametrize("nodes", [[], ["n1"]])

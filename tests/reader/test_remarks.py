@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bftrainer_slurm.keeper.disclosure import shown
 from bftrainer_slurm.reader.remarks import remarks
 from tests.approved import approve_each
@@ -20,7 +18,6 @@ HEALTHY = SHOWN | {
     "reclaimed": 0,
     "goodput": SPENT,
 }
-
 
 HALF_LOST, HALF_RESCALING = (
     {"goodput": SPENT | {part: 1800.0}} for part in ("lost_s", "rescaling_s")
@@ -46,8 +43,7 @@ REMARKABLE: dict[str, dict[str, Any]] = {
     "time lost": HALF_LOST,
     "time for rescaling": HALF_RESCALING,
     "several, the gravest first": {"failures": 4, "reclaimed": 1, "samples": None},
-}
-PLAIN: dict[str, dict[str, Any]] = {
+    # Where there is nothing to say:
     "all is well": {},
     "nobody has measured the rescale": {"rescale": {"up": {"seconds": 60.0, "count": 0}}},
     "it is young": {"goodput": YOUNG, "samples": None},
@@ -65,11 +61,6 @@ def test_what_is_remarkable_is_said_as_approved() -> None:
     shown = {what: said(**changes) for what, changes in REMARKABLE.items()}
     shown["at its most, and nodes are free"] = said(free=4, max_nodes=3)
     approve_each(Path(__file__).with_name("remarks.txt"), shown)
-
-
-@pytest.mark.parametrize("changes", PLAIN.values(), ids=PLAIN)
-def test_there_is_nothing_to_say_where(changes: dict[str, Any]) -> None:
-    assert said(**changes) == ""
 
 
 def test_of_others_trainers_no_more_is_said_than_everybody_may_know() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-import subprocess
 import sys
 from itertools import chain, combinations
 from pathlib import Path
@@ -189,20 +187,18 @@ def test_a_lane_that_takes_too_much_memory_is_ended_alone(
 
 
 def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
-    script = f"trap 'echo ended; exit 130' INT; sleep 1000 & echo $! > {tmp_path}/pid; wait"
-    code = (
-        "import signal, sys\nfrom pathlib import Path\n"
-        "from scripts.testlanes.run import Lane, run\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"lane = Lane('one', ('sh', '-c', {script!r}))\n"
-        f"run([lane], 1, Path({str(tmp_path)!r}), print)\n"
-    )
-    runner = subprocess.Popen([sys.executable, "-c", code], cwd=REPO, stdout=subprocess.PIPE)
-    pid = tmp_path / "pid"
-    wait_until(lambda: pid.exists() and pid.read_text().strip())
-    runner.send_signal(signal.SIGINT)
-    said, _ = runner.communicate(timeout=120)
-    assert said.endswith(b"\nended\n\n")
+    pid, told = tmp_path / "pid", list[str]()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if text == "started one":
+            wait_until(lambda: pid.exists() and pid.read_text().strip())
+            raise KeyboardInterrupt
+
+    ends = f"trap 'echo ended; exit 130' INT; sleep 1000 & echo $! > {pid}; wait"
+    with pytest.raises(KeyboardInterrupt):
+        run([shell("one", ends)], 1, tmp_path, tell)
+    assert told[-1].endswith("\nended\n")
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
 
 
