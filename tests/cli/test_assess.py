@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -52,15 +53,14 @@ def test_it_is_printed_as_approved(log: Path, monkeypatch: pytest.MonkeyPatch) -
     approve_commands(Path(__file__).parent / "screens" / "assess.txt")
 
 
-def full_disk(*_: object) -> None:
-    raise OSError(28, "No space left on device")
+FULL_DISK = Mock(side_effect=OSError(28, "No space left on device"))
 
 
 def test_a_file_that_cannot_be_written_is_told_before_the_log_is_read(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "read_file", lambda *_: pytest.fail("the log was read"))
-    monkeypatch.setattr(files, "TemporaryFile", lambda **_: full_disk())
+    monkeypatch.setattr(files, "TemporaryFile", FULL_DISK)
     assert "No such file" in assess(log, *WINDOW, "--csv", tmp_path / "no" / "use.csv").stderr
     assert "No space left" in assess(log, *WINDOW, "--report", tmp_path).stderr
 
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_log_is_read(
 def test_where_a_file_cannot_be_written_after_all_the_result_is_shown(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "write_report", full_disk)
+    monkeypatch.setattr(module, "write_report", FULL_DISK)
     result = assess(log, *WINDOW, "--report", tmp_path, "--csv", "/dev/full")
     assert result.exit_code == 2
     assert f"--report {tmp_path}: No space left on device; it was not written" in result.stderr

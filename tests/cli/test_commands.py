@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -42,9 +43,7 @@ def test_a_full_disk_is_not_taken_for_a_status_of_another_version() -> None:
 
 
 def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
+    interrupted = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("bftrainer_slurm.cli.status.current_status", interrupted)
     result = call("status")
     assert (result.exit_code, result.output.strip()) == (130, "")

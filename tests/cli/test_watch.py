@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock, call
+
 import pytest
 
 from bftrainer_slurm.cli import main, status
@@ -28,13 +30,7 @@ def test_the_table_is_drawn_again_until_ctrl_c_and_slurm_is_asked_seldom_and_no_
     down: str | None,
     pauses_s: list[float],
 ) -> None:
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == len(pauses_s):
-            raise KeyboardInterrupt
-
+    sleep = Mock(side_effect=[*[None] * (len(pauses_s) - 1), KeyboardInterrupt])
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(status, "current_status", lambda _: STATUS | {"down": down})
@@ -42,7 +38,7 @@ def test_the_table_is_drawn_again_until_ctrl_c_and_slurm_is_asked_seldom_and_no_
     with pytest.raises(SystemExit) as ended:
         main(["status", "--watch", *words])
     shown = capsys.readouterr().out
-    assert (ended.value.code, slept) == (0, pauses_s)
+    assert (ended.value.code, sleep.mock_calls) == (0, [*map(call, pauses_s)])
     assert shown.count(CLEARS) == shown.count("alice  running") == len(pauses_s)
     assert "\u202e" not in shown
 

@@ -29,21 +29,25 @@ esac
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program(tmp_path, "sbatch", _SBATCH)
     program(tmp_path, "squeue", _NONE_LIVES)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def searched(folder: Path, *arguments: str, check: bool = True) -> list[str]:
-    """Run the search to its end, and return the lines that it printed."""
+def started(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(_SEARCH), "--every-s", "0.01", *arguments]
-    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | path, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0 or not check, done.stderr
-    return done.stdout.splitlines() if check else [done.stderr.strip()]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def searched(*arguments: str) -> list[str]:
+    """Run the search to its end, and return the lines that it printed."""
+    with started(*arguments) as search:
+        said, error = search.communicate(timeout=600)
+    assert search.returncode == 0, error
+    return said.splitlines()
 
 
 def submitted(folder: Path) -> list[str]:
@@ -51,7 +55,7 @@ def submitted(folder: Path) -> list[str]:
 
 
 def test_every_trial_is_a_trainer_and_the_best_one_is_named(folder: Path) -> None:
-    said = searched(folder, "--trials", "3", "--at-once", "1")
+    said = searched("--trials", "3", "--at-once", "1")
     assert len(submitted(folder)) == 3
     assert "--rate=" in submitted(folder)[0]
     assert said[-2] == "2 of 3 trials have a result"  # trial 1 left none
@@ -61,28 +65,25 @@ def test_every_trial_is_a_trainer_and_the_best_one_is_named(folder: Path) -> Non
 
 def test_a_search_that_was_stopped_takes_its_trainers_up_again(folder: Path) -> None:
     program(folder, "squeue", _ALL_LIVE)
-    command = [sys.executable, str(_SEARCH), "--every-s", "0.01", "--trials", "2"]
-    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    with subprocess.Popen(
-        command, cwd=folder, env=os.environ | path, stdout=subprocess.PIPE, text=True
-    ) as search:
+    with started("--trials", "2") as search:
         assert search.stdout is not None
         assert search.stdout.readline().startswith("trial 0: trainer 1,")
         assert search.stdout.readline().startswith("trial 1: trainer 2,")
         search.terminate()
     program(folder, "squeue", _NONE_LIVES)
-    said = searched(folder, "--trials", "2")
+    said = searched("--trials", "2")
     assert len(submitted(folder)) == 2
     assert said[-2] == "1 of 2 trials have a result"
 
 
 def test_a_search_whose_trials_sbatch_refuses_ends(folder: Path) -> None:
     program(folder, "sbatch", "exit 1")
-    assert searched(folder, check=False) == ["sbatch refused; nothing else is submitted"]
+    with started() as search:
+        assert search.communicate()[1] == "sbatch refused; nothing else is submitted\n"
 
 
 def test_a_trial_is_not_given_up_while_slurm_cannot_say_whether_it_runs(folder: Path) -> None:
     program(folder, "sbatch", "echo 1")
     program(folder, "squeue", _FAILS_SECOND)
-    said = searched(folder, "--trials", "1")
+    said = searched("--trials", "1")
     assert said[-2] == "1 of 1 trials have a result"

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -50,8 +51,11 @@ class Asking:
         return found.document
 
 
+Made: TypeAlias = Callable[..., Asking]  # of a key, and changes of the status
+
+
 @pytest.fixture
-def made(week: Week, history: Path) -> Callable[..., Asking]:
+def made(week: Week, history: Path) -> Made:
     def make(key: str = "", **changes: Any) -> Asking:
         facts = facts_of(status_of(week) | changes)
         return Asking(site(history, facts, SECRET, clock=lambda: week.now_s), key)
@@ -60,7 +64,7 @@ def made(week: Week, history: Path) -> Callable[..., Asking]:
 
 
 @pytest.fixture
-def asking(made: Callable[..., Asking]) -> Asking:
+def asking(made: Made) -> Asking:
     return made()
 
 
@@ -74,7 +78,7 @@ def test_now_is_the_status_as_everybody_may_see_it(asking: Asking, week: Week) -
 
 
 def test_gpus_of_shared_nodes_and_each_problem_of_the_controller_are_told(
-    made: Callable[..., Asking], week: Week
+    made: Made, week: Week
 ) -> None:
     status = status_of(week)
     whole = status["trainers"][0]
@@ -87,7 +91,7 @@ def test_gpus_of_shared_nodes_and_each_problem_of_the_controller_are_told(
 
 
 def test_the_list_is_bounded_and_those_with_most_nodes_are_in_it(
-    made: Callable[..., Asking], week: Week, monkeypatch: pytest.MonkeyPatch
+    made: Made, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(questions_module, "_MOST_TRAINERS", 2)
     now, all_ = made()("now"), status_of(week)["trainers"]
@@ -96,9 +100,7 @@ def test_the_list_is_bounded_and_those_with_most_nodes_are_in_it(
     assert [one["nodes"] for one in now["trainers"]] == most
 
 
-def test_an_owner_sees_notes_reasons_and_progress_of_their_own(
-    made: Callable[..., Asking], week: Week
-) -> None:
+def test_an_owner_sees_notes_reasons_and_progress_of_their_own(made: Made, week: Week) -> None:
     one = next(one for one in status_of(week)["trainers"] if one["failures"])
     owner, other = made(key_of(one["user"], SECRET)), made()
     question = f"trainer?array={one['array']}"
@@ -136,9 +138,7 @@ def test_a_controller_is_down_where_it_said_so_or_says_nothing(
     assert down({"controller": {"error": error}}, age_s) == why
 
 
-def test_where_jobs_are_private_nobody_is_named_without_a_key(
-    made: Callable[..., Asking], week: Week
-) -> None:
+def test_where_jobs_are_private_nobody_is_named_without_a_key(made: Made, week: Week) -> None:
     private = made(private=["jobs"])
     array = week.trainers[0].array
     answers = [private(one) for one in ("now", "nodes?from=1795259200&to=1795518400", "harvest")]
@@ -151,9 +151,7 @@ def test_where_jobs_are_private_nobody_is_named_without_a_key(
     private(f"trainer?array={array}", status=404)
 
 
-def test_where_jobs_are_private_a_key_names_ones_own(
-    made: Callable[..., Asking], week: Week
-) -> None:
+def test_where_jobs_are_private_a_key_names_ones_own(made: Made, week: Week) -> None:
     one = next(one for one in week.trainers if one.now)
     own = made(key_of(one.user, SECRET), private=["jobs"])
     named = own("nodes?from=1795259200&to=1795518400")["trainers"]
@@ -161,7 +159,7 @@ def test_where_jobs_are_private_a_key_names_ones_own(
     assert own(f"trainer?array={one.array}")["user"] == one.user
 
 
-def test_where_nodes_are_private_all_of_them_are_one_row(made: Callable[..., Asking]) -> None:
+def test_where_nodes_are_private_all_of_them_are_one_row(made: Made) -> None:
     private = made(private=["nodes"])
     assert [row[2] for row in private("nodes?first=3&last=5")["rows"]] == [120]
     assert len(Asking(private.page, SECRET)("nodes?first=3&last=5")["rows"]) == 2
@@ -169,7 +167,7 @@ def test_where_nodes_are_private_all_of_them_are_one_row(made: Callable[..., Ask
 
 @pytest.mark.parametrize("private", ["usage", "jobs"])
 def test_the_harvest_names_nobody_else_whoever_asks_before(
-    private: str, made: Callable[..., Asking], week: Week
+    private: str, made: Made, week: Week
 ) -> None:
     user, anybody = week.trainers[0].user, made(private=[private])
     assert len(Asking(anybody.page, SECRET)("harvest")["users"]) > 1
@@ -190,7 +188,7 @@ def test_before_the_first_status_the_page_asks_for_patience(history: Path) -> No
     assert asking.answer("/metrics").status == 503
 
 
-def test_a_status_of_another_version_is_not_guessed_at(made: Callable[..., Asking]) -> None:
+def test_a_status_of_another_version_is_not_guessed_at(made: Made) -> None:
     assert "restart both" in made(schema=2)("now", 503)["error"]
 
 
@@ -286,18 +284,13 @@ def test_the_vendored_library_is_as_it_was_published() -> None:
 def test_many_who_ask_the_same_cost_one_answer(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[int] = []
-
-    def counted(*words: Any) -> dict[str, Any]:
-        calls.append(1)
-        return nodes_over_time(*words)
-
+    counted = Mock(wraps=nodes_over_time)
     monkeypatch.setattr(questions_module, "nodes_over_time", counted)
     # However late the last one asks, the answer is fresh.
     monkeypatch.setattr(questions_module, "time", SimpleNamespace(monotonic=lambda: 0.0))
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(asking, ["nodes"] * 20))
-    assert len(calls) == 1
+    counted.assert_called_once()
 
 
 @pytest.fixture
@@ -345,9 +338,7 @@ def test_nothing_can_be_changed(asking: Asking, path: str) -> None:
 
 
 def test_a_question_that_fails_fails_alone(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> Any:
-        raise ZeroDivisionError
-
+    fails = Mock(side_effect=ZeroDivisionError)
     with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):  # for the log
         patched.setattr(questions_module, "nodes_over_time", fails)
         asking("nodes")
@@ -359,9 +350,7 @@ def test_no_answer_is_larger_than_what_is_documented(asking: Asking) -> None:
     assert len(largest.body) < 2_000_000
 
 
-def test_each_question_and_each_key_of_its_answer_is_documented(
-    made: Callable[..., Asking], week: Week
-) -> None:
+def test_each_question_and_each_key_of_its_answer_is_documented(made: Made, week: Week) -> None:
     text = WEB.read_text()
     everything = made(SECRET)
     array = status_of(week)["trainers"][0]["array"]

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
@@ -22,6 +22,7 @@ from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week
 from tests.reader.threads import served
 
+Opened: TypeAlias = Callable[..., Chrome]
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
 
 
@@ -61,7 +62,7 @@ def chromium() -> Iterator[Chrome]:
 
 
 @pytest.fixture
-def opened(chromium: Chrome, url: str) -> Callable[..., Chrome]:
+def opened(chromium: Chrome, url: str) -> Opened:
     """The page on a screen of some size, after all of it is drawn."""
 
     def opens(width: int = 1200, dark: bool = False, behind: str = "") -> Chrome:
@@ -89,7 +90,7 @@ def wait(page: Chrome, until: Callable[[], Any]) -> None:
     WebDriverWait(page, PATIENCE_S, ignored_exceptions=passing).until(lambda _: until())
 
 
-def test_all_of_the_page_is_drawn_without_a_complaint(opened: Callable[..., Chrome]) -> None:
+def test_all_of_the_page_is_drawn_without_a_complaint(opened: Opened) -> None:
     page = opened(behind=f"#key={SECRET}")
     wait(page, lambda: "5,000 of 5,000 nodes, 20 in a row" in found(page, "#shown").text)
     assert found(page, "#about").text == "made-up data, partition bftrainer"
@@ -99,9 +100,7 @@ def test_all_of_the_page_is_drawn_without_a_complaint(opened: Callable[..., Chro
     assert complaints == []
 
 
-def test_what_is_not_answered_is_said_and_asked_again(
-    opened: Callable[..., Chrome], refused: list[str]
-) -> None:
+def test_what_is_not_answered_is_said_and_asked_again(opened: Opened, refused: list[str]) -> None:
     refused += ["/api/1/harvest", "/api/1/nodes"]
     page = opened()  # which waits until all of it is drawn
     assert refused == []
@@ -112,7 +111,7 @@ def test_what_is_not_answered_is_said_and_asked_again(
     assert refused == []
 
 
-def test_the_map_has_colors_for_all_that_nodes_did(opened: Callable[..., Chrome]) -> None:
+def test_the_map_has_colors_for_all_that_nodes_did(opened: Opened) -> None:
     page = opened()
     colors = page.execute_script(
         "const map = document.querySelector('#map canvas');"
@@ -126,7 +125,7 @@ def test_the_map_has_colors_for_all_that_nodes_did(opened: Callable[..., Chrome]
 
 
 def test_a_key_is_taken_from_the_address_and_shows_ones_own_and_no_name_is_run(
-    opened: Callable[..., Chrome], large: Week
+    opened: Opened, large: Week
 ) -> None:
     one = next(one for one in large.trainers if one.now)
     page = opened(behind=f"#trainer={one.array}&key={SECRET}")
@@ -140,7 +139,7 @@ def test_a_key_is_taken_from_the_address_and_shows_ones_own_and_no_name_is_run(
     assert page.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_dragging_over_the_map_zooms_in_on_times_and_nodes(opened: Callable[..., Chrome]) -> None:
+def test_dragging_over_the_map_zooms_in_on_times_and_nodes(opened: Opened) -> None:
     page = opened()
     canvas = found(page, "#map canvas")
     page.execute_script(
@@ -157,7 +156,7 @@ def test_dragging_over_the_map_zooms_in_on_times_and_nodes(opened: Callable[...,
     wait(page, lambda: "5,000 of 5,000" in found(page, "#shown").text)
 
 
-def test_the_map_is_read_and_zoomed_with_the_keyboard(opened: Callable[..., Chrome]) -> None:
+def test_the_map_is_read_and_zoomed_with_the_keyboard(opened: Opened) -> None:
     page = opened()
     canvas = found(page, "#map canvas")
     page.execute_script("arguments[0].focus()", canvas)
@@ -173,7 +172,7 @@ def test_the_map_is_read_and_zoomed_with_the_keyboard(opened: Callable[..., Chro
 
 
 def test_buttons_choose_the_time_and_the_address_says_what_is_shown(
-    opened: Callable[..., Chrome], large: Week
+    opened: Opened, large: Week
 ) -> None:
     one = next(one for one in large.trainers if one.now)
     page = opened(behind=f"?span=3600&to={int(large.now_s) - 3600}&trainer={one.array}&sort=user")
@@ -191,9 +190,7 @@ def test_buttons_choose_the_time_and_the_address_says_what_is_shown(
     wait(page, lambda: "span=3600" in page.current_url and found(page, "#later").is_enabled())
 
 
-def test_the_list_shows_one_users_trainers_and_is_saved_as_csv(
-    opened: Callable[..., Chrome], large: Week
-) -> None:
+def test_the_list_shows_one_users_trainers_and_is_saved_as_csv(opened: Opened, large: Week) -> None:
     user = next(one.user for one in large.trainers if one.now)
     page = opened(behind=f"?show={user}")
     users = "#trainer-list td[data-label=User]"
@@ -209,7 +206,7 @@ def test_the_list_shows_one_users_trainers_and_is_saved_as_csv(
     assert HOSTILE.replace('"', '""') in first
 
 
-def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome]) -> None:
+def test_nothing_is_wider_than_the_screen(opened: Opened) -> None:
     page = opened(320)
     for width in (320, 390, 800, 1200):
         look(page, width, 900, dark=False, phone=width < 600)
@@ -217,13 +214,13 @@ def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome]) -> None
         wait(page, partial(page.execute_script, fits))
 
 
-def test_it_is_dark_where_the_reader_wants_it_so(opened: Callable[..., Chrome]) -> None:
+def test_it_is_dark_where_the_reader_wants_it_so(opened: Opened) -> None:
     page = opened(dark=True)
     color = found(page, "body").value_of_css_property("background-color")
     assert sum(int(part) for part in re.findall(r"\d+", color)[:3]) < 150
 
 
-def test_everything_has_a_name_and_charts_have_tables(opened: Callable[..., Chrome]) -> None:
+def test_everything_has_a_name_and_charts_have_tables(opened: Opened) -> None:
     page = opened()
     parts = "button, nav a, canvas[tabindex], section, .chart, .wide"
 
