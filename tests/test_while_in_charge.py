@@ -136,62 +136,50 @@ sys.exit(serve(Path("/nowhere"), listen, Means(), Path(shared)))
 """
 
 
-class Keepers:
-    """A keeper on each of two hosts, and a slurmctld of which a file says who answers."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.shared, self._stack, self._answer = folder / "shared", stack, folder / "answer"
-        self.shared.mkdir()
-        own_secret(self.shared)
-        program(folder, "scontrol", f"cat {self._answer}")
-        self._path = f"{folder}:{os.environ['PATH']}"
-        self.addresses = {f"c{i}": f"127.0.0.{i}:{port}" for i, port in enumerate(free_ports(2), 1)}
-
-    def up(self, *hosts: str) -> None:
-        kinds = {"c1": "primary", "c2": "backup"}
-        lines = [
-            f"Slurmctld({kind}) at {host} is {'UP' if host in hosts else 'DOWN'}\n"
-            for host, kind in kinds.items()
-        ]
-        beside = self._answer.with_name("answer.new")
-        beside.write_text("".join(lines))
-        beside.replace(self._answer)
-
-    def start(self, host: str) -> subprocess.Popen[bytes]:
-        words = (host, self.addresses[host], str(self.shared))
-        environment = {**os.environ, "PATH": self._path}
-        process = subprocess.Popen([sys.executable, "-c", KEEPER, *words], env=environment)
-        self._stack.callback(process.wait)
-        self._stack.callback(process.kill)
-        return process
-
-    def answers(self, host: str) -> bool:
-        try:
-            KeeperClient(self.addresses[host], read_token(self.shared)).status()
-        except KeeperError:
-            return False
-        return True
-
-
 @pytest.mark.torch
 def test_a_keeper_ends_beyond_its_time_and_the_other_hosts_works_while_slurmctld_is_there(
     tmp_path: Path,
 ) -> None:
+    shared, answer = tmp_path / "shared", tmp_path / "answer"
+    addresses = {f"c{i}": f"127.0.0.{i}:{port}" for i, port in enumerate(free_ports(2), 1)}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    shared.mkdir()
+    own_secret(shared)
+    program(tmp_path, "scontrol", f"cat {answer}")
+
+    def up(*hosts: str) -> None:
+        states = {host: "UP" if host in hosts else "DOWN" for host in addresses}
+        beside = tmp_path / "answer.new"
+        beside.write_text(
+            "".join(f"Slurmctld(x) at {c} is {state}\n" for c, state in states.items())
+        )
+        beside.replace(answer)
+
+    def start(host: str) -> subprocess.Popen[bytes]:
+        words = (sys.executable, "-c", KEEPER, host, addresses[host], str(shared))
+        process = stack.enter_context(subprocess.Popen(words, env=environment))
+        stack.callback(process.kill)
+        return process
+
+    def answers(host: str) -> bool:
+        try:
+            KeeperClient(addresses[host], read_token(shared)).status()
+        except KeeperError:
+            return False
+        return True
+
     with ExitStack() as stack:
-        keepers = Keepers(tmp_path, stack)
-        keepers.up("c1", "c2")
-        first = keepers.start("c1")
-        wait_until(lambda: keepers.answers("c1"), LONGEST_S)
-        second = keepers.start("c2")
-        token = read_token(keepers.shared)
+        up("c1", "c2")
+        first = start("c1")
+        wait_until(lambda: answers("c1"), LONGEST_S)
+        second, token = start("c2"), read_token(shared)
         first.send_signal(signal.SIGSTOP)
         with pytest.raises(subprocess.TimeoutExpired):
             first.wait(8)
         first.send_signal(signal.SIGCONT)
         assert first.wait(LONGEST_S) == ENDED
-        keepers.up("c2")
-        wait_until(lambda: keepers.answers("c2"), LONGEST_S)
-        assert read_token(keepers.shared) == token
-        assert read_address(keepers.shared) == keepers.addresses["c2"]
-        keepers.up("c1")
+        up("c2")
+        wait_until(lambda: answers("c2"), LONGEST_S)
+        assert (read_token(shared), read_address(shared)) == (token, addresses["c2"])
+        up("c1")
         assert second.wait(LONGEST_S) == ENDED

@@ -91,6 +91,11 @@ class Bench:
         self.wait_for(array, ElementState.RUNNING, task)
         assert self.element(array, task).node == node
 
+    def shrink(self, array: int, *tasks: int) -> None:
+        """Shrink by these elements and wait until they are held."""
+        self.gateway.shrink([ElementId(array, task) for task in tasks])
+        self.wait_for(array, ElementState.HELD, *tasks)
+
     def asked(self, request: Callable[[], object]) -> dict[str, int]:
         """Return what slurmctld was asked while this request was made."""
         before = self._counts()
@@ -126,6 +131,8 @@ def gateway(request: pytest.FixtureRequest, lab: Lab, programs: Path) -> Command
     grow_program, look_program = f"{programs}/{GROW}", f"{programs}/{LOOK}"
     if request.param == "commands":
         return CommandGateway(runner, grow_program)
+    if request.param == "scontrol":  # it grows without our program, too
+        return CommandGateway(runner)
     if request.param == "look":
         return LookGateway(look_program, runner, grow_program)
     # libslurm reads this process's environment, once.

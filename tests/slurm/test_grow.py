@@ -1,31 +1,20 @@
-"""Letting several elements start in one request, on a real cluster."""
+"""Letting several elements start, by our program and by scontrol, on a real cluster."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.model import ElementId, ElementState, NodeState, TimeLimit
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import RefusedError
-from bftrainer_slurm.slurm.open import GROW
 from bftrainer_slurm.slurm.run import SlurmRunner
-from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
-from tests.slurm.conftest import NODES, Bench, clear, ordinary
+from tests.slurm.conftest import NODES, Bench, ordinary
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest]
-
-
-@pytest.fixture(params=[GROW, "scontrol"])
-def bench(request: pytest.FixtureRequest, lab: Lab, programs: Path) -> Bench:
-    """The shared cluster, reached in each way to grow; afterwards nothing runs on it any more."""
-    request.addfinalizer(lambda: clear(lab))
-    runner = SlurmRunner(environment=lab.env)
-    program = f"{programs}/{GROW}" if request.param == GROW else None
-    return Bench(lab, CommandGateway(runner, program))
+pytestmark += [pytest.mark.parametrize("gateway", ["look", "scontrol"], indirect=True)]
 
 
 def placed(bench: Bench, array: int) -> dict[int, str | None]:
@@ -40,17 +29,12 @@ def wait_for(bench: Bench, array: int, tasks: set[int], *nodes: str) -> None:
     assert sorted(map(str, placed(bench, array).values())) == sorted(nodes)
 
 
-def shrink(bench: Bench, array: int, *tasks: int) -> None:
-    bench.gateway.shrink([ElementId(array, task) for task in tasks])
-    bench.wait_for(array, ElementState.HELD, *tasks)
-
-
 def test_each_starts_on_a_node_of_its_own_whether_slurm_has_a_record_of_its_own_of_it_or_not(
     bench: Bench,
 ) -> None:
     array = bench.submit(8)
     bench.run_on(array, 2, "n1")
-    shrink(bench, array, 2)
+    bench.shrink(array, 2)
     bench.grow(array, (0, "n2"), (2, "n4"), (3, "n6"), (6, "n8"))
     wait_for(bench, array, {0, 2, 3, 6}, "n2", "n4", "n6", "n8")
     assert {bench.node(name).state for name in ("n2", "n8")} == {NodeState.BUSY}
@@ -103,7 +87,7 @@ def test_what_the_user_excluded_survives(bench: Bench) -> None:
     bench.grow(array, (0, "n5"), (1, "n6"))
     wait_for(bench, array, {0, 1}, "n5", "n6")
     assert bench.trainer(array).demands.excluded == {"n1", "n2"}
-    shrink(bench, array, 0, 1)
+    bench.shrink(array, 0, 1)
     assert bench.trainer(array).demands.excluded == {"n1", "n2"}
     bench.lab.run("scontrol", "update", f"JobId={array}", "ExcNodeList=n3", user="root")
     assert bench.trainer(array).demands.excluded == {"n3"}
@@ -112,7 +96,7 @@ def test_what_the_user_excluded_survives(bench: Bench) -> None:
 def test_nothing_is_excluded_where_all_nodes_are_meant(bench: Bench) -> None:
     array = bench.submit(8)
     bench.run_on(array, 0, "n3")
-    shrink(bench, array, 0)
+    bench.shrink(array, 0)
     bench.grow(array, *((task, f"n{task + 1}") for task in range(8)))
     wait_for(bench, array, {*range(8)}, *NODES)
 

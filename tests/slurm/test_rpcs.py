@@ -38,10 +38,19 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
     array = bench.submit()
     two = [ElementId(array, 0), ElementId(array, 1)]
     one_update = {"REQUEST_UPDATE_JOB": 1}
-    nodes = frozenset({"n1", "n2"})
-    ask = partial(bench.gateway.grow, two, nodes, NODES - nodes, LIMIT, excluded=frozenset())
-    assert bench.asked(ask) == one_update
+    shrunk = {"REQUEST_JOB_REQUEUE": 1}
+    plain = CommandGateway(SlurmRunner(environment=bench.lab.env))  # without our program
+
+    def ask(gateway: CommandGateway, *nodes: str) -> None:
+        gateway.grow(two, frozenset(nodes), NODES - {*nodes}, LIMIT, excluded=frozenset())
+
+    assert bench.asked(lambda: ask(plain, "n1", "n2")) == {"REQUEST_UPDATE_JOB": 2}
     bench.wait_for(array, ElementState.RUNNING, 0, 1)
+    assert bench.asked(lambda: bench.gateway.shrink(two)) == shrunk
+    bench.wait_for(array, ElementState.HELD, 0, 1)
+    assert bench.asked(lambda: ask(bench.gateway, "n3", "n4")) == one_update
+    bench.wait_for(array, ElementState.RUNNING, 0, 1)
+    assert {bench.element(array, task).node for task in (0, 1)} == {"n3", "n4"}
     for hours in (10, 0.5):
         end_s = int(time.time() + 3600 * hours)
         assert bench.asked(partial(bench.gateway.end_at, two, end_s)) == one_update
@@ -49,7 +58,7 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
     assert bench.asked(lambda: bench.gateway.tell(two[1], "a word")) == {"REQUEST_JOB_NOTIFY": 1}
     record = bench.trainer(array).record
     assert bench.asked(lambda: bench.gateway.label(two, format_comment(record))) == one_update
-    assert bench.asked(lambda: bench.gateway.shrink(two)) == {"REQUEST_JOB_REQUEUE": 1}
+    assert bench.asked(lambda: bench.gateway.shrink(two)) == shrunk
     bench.wait_for(array, ElementState.HELD, 0, 1)
     assert bench.asked(lambda: bench.gateway.hold(two)) == one_update
     assert bench.asked(lambda: bench.gateway.trim(two)) == {"REQUEST_KILL_JOB": 1}
@@ -58,14 +67,3 @@ def test_the_life_of_two_elements(bench: Bench) -> None:
     for _ in range(2):  # it is no error twice
         assert bench.asked(lambda: bench.gateway.cancel(array)) == {"REQUEST_KILL_JOB": 1}
         bench.wait_for(array, ElementState.CANCELLED, 0, 1, 2, 3)
-
-
-def test_growing_without_our_program_takes_more(bench: Bench) -> None:
-    plain = CommandGateway(SlurmRunner(environment=bench.lab.env))
-    array = bench.submit()
-    elements = [ElementId(array, 0), ElementId(array, 2)]
-    nodes = frozenset({"n1", "n2"})
-    ask = partial(plain.grow, elements, nodes, NODES - nodes, LIMIT, excluded=frozenset())
-    assert bench.asked(ask) == {"REQUEST_UPDATE_JOB": 2}
-    bench.wait_for(array, ElementState.RUNNING, 0, 2)
-    assert {bench.element(array, task).node for task in (0, 2)} == nodes

@@ -11,7 +11,7 @@ import pytest
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.submission import Submission, asking, compose, submit, wrap_script
+from bftrainer_slurm.slurm.submission import Submission, compose, submit, wrap_script
 from bftrainer_slurm.submission.directives import read_directives
 from tests.slurm.conftest import Bench
 
@@ -94,14 +94,3 @@ def test_what_cannot_be_is_refused(bench: Bench, options: str, partition: str, w
     runner = SlurmRunner(environment=bench.lab.env)
     with pytest.raises(RefusedError, match=why):
         submit(runner, submission(script, partition=partition), script)
-
-
-def test_a_singleton_waits_for_what_has_its_name(bench: Bench) -> None:
-    script = "#!/bin/sh\n#SBATCH --dependency=singleton -J chain -N1\ntrue\n"
-    runner = SlurmRunner(environment=bench.lab.env)
-    wrapped = wrap_script(script, "true #")
-    first, second = (
-        submit(runner, submission(script, ask=asking(runner)), wrapped) for _ in range(2)
-    )
-    assert bench.trainer(first).demands.dependency == ""
-    assert f"afterany:{first}" in bench.trainer(second).demands.dependency
