@@ -23,7 +23,3 @@ def test_the_allowed_numbers_are_the_same_however_one_asks(
     assert [n for n in these.between(least, most) if n] == [
         n for n in allowed if least <= n <= most
     ]
-
-
-def test_without_any_wish_every_number_is_allowed() -> None:
-    assert [ANY.up_to(n) for n in range(4)] == [0, 1, 2, 3]

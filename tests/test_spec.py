@@ -81,6 +81,7 @@ def test_no_value_means_the_defaults() -> None:
         ("bftrainer:min=1,max=2", ""),
         ("bftrainer:min=1,max=2 my own", "my own"),
         ("bftrainer:rubbish  two spaces", " two spaces"),
+        ("audited;bftrainer:min=1,max=3 mine", "audited; mine"),
     ],
 )
 def test_what_stands_behind_the_record_is_the_users(comment: str, own: str) -> None:

@@ -138,19 +138,6 @@ def test_grow_can_ask_for_a_time_limit(bench: Bench) -> None:
 
 
 @acts
-def test_an_element_that_grows_returns_to_the_queue_when_preempted_though_a_site_forbade_it(
-    bench: Bench,
-) -> None:
-    array = bench.submit()
-    for task in range(4):  # as a job_submit plugin leaves it
-        bench.lab.run("scontrol", "update", f"JobId={array}_{task}", "Requeue=0", user="root")
-    bench.run_on(array, 0, "n1")
-    ordinary(bench, "--nodelist=n1")
-    wait_until(lambda: bench.state(array, 0).over or bench.state(array, 0).waits)
-    assert bench.state(array, 0) is ElementState.DELAYED
-
-
-@acts
 def test_shrink_holds_elements_that_can_grow_elsewhere_but_not_what_its_owner_has_just_cancelled(
     bench: Bench,
 ) -> None:

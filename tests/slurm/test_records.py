@@ -445,8 +445,3 @@ def test_what_is_held_as_a_trainer_without_a_record_is_known(
     assert queue_of(row).bare == ({10: "bftrainer"} if known else {})
     each = [replace(row, tasks=str(task), job_id=10 + task) for task in range(3)]
     assert "tasks" in changes or queue_of(*each).bare == queue_of(row).bare
-
-
-def test_a_record_is_found_wherever_it_stands_in_the_comment() -> None:
-    trainer = trainer_of(trainer_row(comment="audited;bftrainer:min=1,max=3 mine"))
-    assert (trainer.record.max_nodes, trainer.comment) == (3, "audited; mine")
