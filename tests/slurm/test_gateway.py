@@ -163,19 +163,6 @@ def test_revive_brings_back_elements_that_have_ended(bench: Bench) -> None:
 
 
 @acts
-def test_a_reclaimed_element_is_delayed_and_can_be_held_or_grow_again(bench: Bench) -> None:
-    array = bench.submit()
-    bench.run_on(array, 0, "n1")
-    bench.run_on(array, 1, "n2")
-    ordinary(bench, "--nodelist=n[1-2]", "--nodes=2")
-    bench.wait_for(array, ElementState.DELAYED, 0, 1)
-    bench.gateway.hold([ElementId(array, 0)])
-    assert bench.state(array, 0) is ElementState.HELD
-    bench.run_on(array, 0, "n3")
-    bench.run_on(array, 1, "n4")
-
-
-@acts
 @needs_users
 def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None:
     array = bench.submit(user="alice")

@@ -41,13 +41,18 @@ def test_each_starts_on_a_node_of_its_own_whether_slurm_has_a_record_of_its_own_
     assert bench.state(array, 1) is ElementState.HELD
 
 
-def test_just_reclaimed_ones_start_elsewhere_with_held_ones(bench: Bench) -> None:
+def test_just_reclaimed_ones_are_delayed_can_be_held_and_start_elsewhere_with_held_ones(
+    bench: Bench,
+) -> None:
     array = bench.submit(4)
     bench.run_on(array, 0, "n1")
-    ordinary(bench, "--nodelist=n1")
-    bench.wait_for(array, ElementState.DELAYED, 0)
-    bench.grow(array, (0, "n2"), (1, "n3"))
-    wait_for(bench, array, {0, 1}, "n2", "n3")
+    bench.run_on(array, 1, "n2")
+    ordinary(bench, "--nodelist=n[1-2]", "--nodes=2")
+    bench.wait_for(array, ElementState.DELAYED, 0, 1)
+    bench.gateway.hold([ElementId(array, 0)])
+    assert bench.state(array, 0) is ElementState.HELD
+    bench.grow(array, (0, "n3"), (1, "n4"))
+    wait_for(bench, array, {0, 1}, "n3", "n4")
 
 
 def test_the_one_whose_node_a_job_has_taken_waits_for_it(bench: Bench) -> None:
