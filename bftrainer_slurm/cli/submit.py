@@ -106,7 +106,6 @@ def submit(
                 directives,
                 options,
                 environment=environment,
-                share=False,
                 task=task,
                 ask=asking(runner),
                 **given,

@@ -59,8 +59,6 @@ def compose(
     spec: str | None = None,
     partition: str | None = None,
     time: str | None = None,
-    site_partition: str | None = None,
-    share: bool = False,
     task: int | None = None,
     ask: Ask = lambda words: "",
 ) -> Submission:
@@ -75,12 +73,8 @@ def compose(
         environment: what sbatch takes from the environment.
         nodes: ``MAX`` or ``MIN-MAX``.
         spec: the value of ``--bftrainer``.
-        partition: where the owner's own controller runs trainers; at a site, the only partition
-            whose nodes the trainer may use.
+        partition: where the owner's own controller runs trainers.
         time: a time limit as sbatch takes it.
-        site_partition: where the site's controller runs trainers; None if the trainer is for the
-            owner's own controller.
-        share: whether elements that ask for GPUs have parts of nodes there.
         task: of the user's array; None if the array has only this one, or there is none.
         ask: runs one of Slurm's commands; by default nothing is known of other jobs and of nodes.
 
@@ -92,14 +86,9 @@ def compose(
     script = {**directives, **(environment or {})}
     given = {"job-name": script_name, **script, **command}
     array = given.pop("array", "")
-    partition = partition or command.get("partition")
-    if site_partition:
-        given["partition"] = partition or script.get("partition", "")
-    else:
-        given["partition"] = script.get("partition", "")
-        partition = partition or given["partition"]
-    site = Site(site_partition or partition or "", personal=site_partition is None, share=share)
-    if not site.partition:
+    given["partition"] = script.get("partition", "")
+    partition = partition or command.get("partition") or given["partition"]
+    if not partition:
         raise SubmissionError(
             "in which partition? write -p PARTITION, one with PreemptMode=REQUEUE"
         )
@@ -110,11 +99,11 @@ def compose(
         now_s(),
         only_task(array) if task is None else task,
     )
-    done = rewrite(asked, site, ask)
+    done = rewrite(asked, Site(partition, personal=True), ask)
     _check(done)
     return Submission(
         done.record,
-        site.partition,
+        partition,
         # Ours come last: sbatch takes the last value of an option.
         (*without_options(options, REWRITTEN), *_words(given, named, done)),
         done.notes,

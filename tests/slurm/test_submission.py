@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -132,24 +129,20 @@ def test_a_node_gets_its_share_of_what_the_whole_job_asks_for(
 
 
 @pytest.mark.parametrize(
-    ("script", "asked", "site", "partition", "only"),
+    ("script", "asked", "partition", "only"),
     [
-        ("", "spare", None, "spare", ()),
-        ("-p gpu", None, None, "gpu", ()),
-        ("-p gpu", "spare", None, "spare", ("gpu",)),
-        ("-p gpu,long", "spare", None, "spare", ("gpu", "long")),
-        ("-p gpu,spare", "spare", None, "spare", ()),
-        ("", None, "bftrainer", "bftrainer", ()),
-        ("-p gpu", None, "bftrainer", "bftrainer", ("gpu",)),
-        ("-p gpu", "long", "bftrainer", "bftrainer", ("long",)),
-        ("-p gpu", "bftrainer", "bftrainer", "bftrainer", ()),
+        ("", "spare", "spare", ()),
+        ("-p gpu", None, "gpu", ()),
+        ("-p gpu", "spare", "spare", ("gpu",)),
+        ("-p gpu,long", "spare", "spare", ("gpu", "long")),
+        ("-p gpu,spare", "spare", "spare", ()),
     ],
 )
 def test_a_partition_that_is_not_the_trainers_is_the_one_of_whose_nodes_it_may_have_any(
-    script: str, asked: str | None, site: str | None, partition: str, only: tuple[str, ...]
+    script: str, asked: str | None, partition: str, only: tuple[str, ...]
 ) -> None:
     directives = read_directives(f"#!/bin/sh\n#SBATCH -N4 {script}\n")
-    submission = compose("x", directives, partition=asked, site_partition=site)
+    submission = compose("x", directives, partition=asked)
     assert (submission.partition, submission.record.partitions) == (partition, only)
     assert f"--partition={partition}" in submission.options
     if only:
@@ -183,11 +176,9 @@ def test_a_named_value_beats_the_options_these_the_environment_and_that_the_scri
     given = {"SBATCH_PARTITION": "gpu", "SBATCH_TIMELIMIT": "7", "SBATCH_RESERVATION": "exam"}
     environment = read_environment({**given, "A": "b"})
     script = read_directives("#!/bin/sh\n#SBATCH -N4 -p long -t 9\n")
-    submission = compose(
-        "x", script, options, environment=environment, site_partition="bftrainer", **named
-    )
+    submission = compose("x", script, options, environment=environment, **named)
     record = submission.record
-    assert (*record.partitions, record.minutes, record.max_nodes) == counts
+    assert (submission.partition, record.minutes, record.max_nodes) == counts
     assert submission.notes[-1].startswith("--reservation is left out")
 
 
@@ -229,109 +220,6 @@ def test_wraps_the_users_script_verbatim_behind_its_other_directives() -> None:
         "#SBATCH -o 'my log' --gres=gpu:1",
         'exec python -m element --flag "$0" "$@"',
     ]
-
-
-TABLE = Path(__file__).parents[1] / "slurm_plugin/submission_cases.json"
-OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
-# What only sbatch sees, or only the plugin: jobs that are no trainers, slurmctld's nodes and job
-# table, folders, a line that a pipe has swallowed. What of an array is here a trainer each.
-NOT_HERE = {
-    *("a key as an argument of its own", "by environment", "a bad key by environment"),
-    *("more than a tenth of the job table", "far more than a tenth of the job table"),
-    *("tasks in a script through a pipe, and a range", "a heterogeneous job"),
-    *("an array", "an array by environment", "an array of two tasks, a step apart"),
-    *("more GPUs than a node has", "more nodes than there are", "not a number"),
-    "a folder for output that is not there",
-}
-
-
-def tagged(case: dict[str, Any]) -> bool:
-    words = [*case["arguments"], *case.get("script", "").split(), *case.get("environment", ())]
-    return any(word.startswith("--bft") or word == OPTION for word in words)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        case
-        for case in json.loads(TABLE.read_text())
-        if tagged(case) and "command" not in case and case["name"] not in NOT_HERE
-    ],
-    ids=lambda case: str(case["name"]),
-)
-def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
-    def made() -> Submission:
-        return compose(
-            "case.sh",
-            read_directives(case.get("script", "#!/bin/sh\n")),
-            case["arguments"],
-            environment=read_environment(case.get("environment", {})),
-            site_partition="bftrainer",
-        )
-
-    if "refused" in case:
-        with pytest.raises(SubmissionError) as refusal:
-            made()
-        words = [re.sub(r" ?\(and SBATCH.*\)|SBATCH.* unset", "", one) for one in case["refused"]]
-        assert any(one in str(refusal.value) for one in words)
-        return
-    submission, wanted = made(), case.get("job", {})
-    asked = read_options(submission.options)
-    comment = asked["comment"].replace(f",id={submission.record.id}", "")
-    assert comment == wanted.get("Comment", comment)
-    assert asked.get("ntasks") == wanted.get("NumTasks", asked.get("ntasks"))
-    each = {"cpus-per-task": "CPUs/Task", "mem": "MinMemoryNode", "gpus-per-node": "TresPerNode"}
-    options = dict(one[2:].split("=", 1) for one in submission.options if "=" in one)
-    if "gpus-per-node" in options:
-        options["gpus-per-node"] = f"gres:gpu:{options['gpus-per-node']}"
-    assert not {"prefer", "reservation", "signal", "nodelist"} & options.keys()
-    assert all(options.get(name) == wanted[ours] for name, ours in each.items() if ours in wanted)
-    assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
-    for said in case.get("told", ()):
-        assert any(said in f"bftrainer: {one}\n" for one in submission.notes)
-
-
-PARTS = (
-    *("--gpus-per-node=2", "--gpus=8", "--gres=gpu:a100:2", "--gpus-per-node=2 --mem=100"),
-    *("--gpus-per-node=a100:0,v100:2", "--gpus-per-node=a100:2,v100:0"),
-)
-WHOLE = (
-    *("", "--gpus-per-node=0", "--gres=gpu:nvidia_a100:0", "--gres=gpu=0", "--gres=fpga:2"),
-    *("--gres=gpumem:20g", "--cpus-per-task=2", "-c2 --exclusive", "-c2 --gpus-per-task=1"),
-    *("--gpus-per-node=2 --exclusive", "--gpus-per-node=2 --gpus-per-task=1"),
-)
-WHOLE_FOR_MEMORY = (
-    "--gpus-per-node=2 --mem=0",
-    "--gpus-per-node=2 --mem=0G",
-    "-c2 --mem-per-cpu=0",
-)
-
-
-def shared(options: str, share: bool = True, gpus: str = "") -> Submission:
-    """A trainer for a site that lets trainers share nodes, or does not."""
-    nodes = f"bftrainer|1|8|8000|{gpus}\n" if gpus else ""
-    site, given = "bftrainer", options.split()
-    answer = lambda words: nodes  # noqa: E731
-    return compose("x", {"nodes": "4"}, given, site_partition=site, share=share, ask=answer)
-
-
-@pytest.mark.parametrize("options", [*PARTS, *WHOLE, *WHOLE_FOR_MEMORY])
-def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(options: str) -> None:
-    for share in (True, False):
-        made, part = shared(options, share), share and options in PARTS
-        assert ("--exclusive=exclusive" in made.options) is not part
-        assert ("; for whole nodes write --exclusive" in made.notes[0]) is part
-        for_memory = share and options in WHOLE_FOR_MEMORY
-        assert ("nodes; whole ones, since --mem=0" in made.notes[0]) is for_memory
-
-
-@pytest.mark.parametrize("options", ["-c2", "--mem=4G"])
-def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(options: str) -> None:
-    with pytest.raises(SubmissionError, match="trainers share nodes by GPUs"):
-        shared(options, gpus="gpu:4")
-    shared(options, gpus="gpu:4", share=False)
-    for more in ("--exclusive", "--mem=0", "--gpus-per-node=2"):
-        shared(f"-c2 {more}", gpus="gpu:4")
 
 
 @pytest.mark.parametrize(

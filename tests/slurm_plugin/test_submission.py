@@ -1,6 +1,6 @@
 """One table of submissions, submission_cases.json.
 
-What becomes of each case is tested without Slurm (slurm/test_submission.py). Here the SPANK plugin
+What becomes of each case is tested without Slurm (submission/test_plugin.py). Here the SPANK plugin
 and the cli_filter are held to the corners, which show that each rewrites and refuses alike; on
 further Slurms, too, but for those ("once") that are refused by what is ours alone. The plugin is
 held to all of the table nightly.

@@ -1,20 +1,26 @@
 """What the plugin is told to do, with a stand-in for sbatch's options: the rewriting itself has its
-table (``submission_cases.json``), which ``bftrainer submit`` and real sbatches are held to.
+table (``submission_cases.json``), which real sbatches are held to, too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bftrainer_slurm.submission import plugin, rewrite_program
-from bftrainer_slurm.submission.directives import SubmissionError
+from bftrainer_slurm.submission.directives import (
+    SubmissionError,
+    read_directives,
+    read_environment,
+    read_options,
+)
 from bftrainer_slurm.submission.plugin import Sbatch, Word
 
 Told = Callable[..., list[Word]]
@@ -31,10 +37,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
         command: tuple[str, ...] = (),
         script: str | None = SCRIPT,
         site: tuple[str, ...] = (),
+        slurm: str = "",
     ) -> list[Word]:
         arguments = () if script is None else ("/home/u/train.sh", "--lr", "1")
         sbatch = Sbatch(options, ("sbatch", *command), arguments, script, Path("/nowhere"))
         monkeypatch.setattr(plugin, "_sbatch", lambda document: sbatch)
+        monkeypatch.setattr(plugin, "_ask", lambda folder, words: slurm)
         limits = {"max_array_size": 1001, "max_job_count": 10_000}
         return list(plugin.answer({"spec": spec, "site": site, **limits}))
 
@@ -43,6 +51,109 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
 def of(words: list[Word], verb: str) -> dict[str, str]:
     return {name: value for what, name, value in words if what == verb}
+
+
+def typed(
+    told: Told,
+    words: Sequence[str],
+    script: str = "#!/bin/sh\n",
+    environment: Mapping[str, str] | None = None,
+    **more: Any,
+) -> list[Word]:
+    """What it is told of a command line, as sbatch reads it."""
+    given = read_environment(environment or {}) | read_directives(script) | read_options(words)
+    spec = (environment or {}).get(OPTION, given.pop("bftrainer", ""))
+    return told(given, spec, tuple(words), **{"script": script} | more)
+
+
+TABLE = Path(__file__).parents[1] / "slurm_plugin/submission_cases.json"
+OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
+# What only sbatch sees, or only Slurm: its own mistakes, jobs that are no trainers, and nodes.
+NOT_HERE = {
+    *("a key as an argument of its own", "not a number", "a heterogeneous job", "salloc", "srun"),
+    *("an ordinary job", "an ordinary job with a range", "an ordinary array"),
+    *("leftovers of a filter", "more GPUs than a node has", "more nodes than there are"),
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in json.loads(TABLE.read_text()) if case["name"] not in NOT_HERE],
+    ids=lambda case: str(case["name"]),
+)
+def test_a_submission_becomes_what_the_table_says(told: Told, case: dict[str, Any]) -> None:
+    given = (case["arguments"], case.get("script", "#!/bin/sh\n"), case.get("environment"))
+    piped = {"script": None} if case.get("through") == "pipe" else {}
+    if "refused" in case:
+        with pytest.raises(SubmissionError) as refusal:
+            typed(told, *given, **piped)
+        assert any(one in str(refusal.value) for one in case["refused"])
+        return
+    words = typed(told, *given, **piped)
+    made, wanted = of(words, "set"), case["job"]
+    shown = {
+        "Partition": made["partition"],
+        "ArrayTaskId": made["array"],
+        "NumNodes": f"{made['nodes']}-{made['nodes']}",
+        "NumTasks": made["ntasks"],
+        "NtasksPerN:B:S:C": f"{made.get('ntasks-per-node')}:0:*:*",
+        "CPUs/Task": made.get("cpus-per-task"),
+        "MinMemoryNode": made.get("mem"),
+        "TresPerNode": f"gres:gpu:{made.get('gpus-per-node')}",
+        "Comment": re.sub(r",id=[0-9a-f]{8}", "", made["comment"]),
+    }
+    known = shown.keys() & wanted.keys()
+    assert {name: shown[name] for name in known} == {name: wanted[name] for name in known}
+    taken = {"prefer", "reservation", "signal", "nodelist", "dependency"}
+    assert of(words, "reset").keys() >= taken & read_options(case["arguments"]).keys()
+    said = "".join(f"bftrainer: {text}\n" for verb, _, text in words if verb == "say")
+    assert all(one in said for one in case.get("told", ()))
+
+
+PARTS = (
+    *("--gpus-per-node=2", "--gpus=8", "--gres=gpu:a100:2", "--gpus-per-node=2 --mem=100"),
+    *("--gpus-per-node=a100:0,v100:2", "--gpus-per-node=a100:2,v100:0"),
+)
+WHOLE = (
+    *("", "--gpus-per-node=0", "--gres=gpu:nvidia_a100:0", "--gres=gpu=0", "--gres=fpga:2"),
+    *("--gres=gpumem:20g", "--cpus-per-task=2", "-c2 --exclusive", "-c2 --gpus-per-task=1"),
+    *("--gpus-per-node=2 --exclusive", "--gpus-per-node=2 --gpus-per-task=1"),
+)
+WHOLE_FOR_MEMORY = (
+    "--gpus-per-node=2 --mem=0",
+    "--gpus-per-node=2 --mem=0G",
+    "-c2 --mem-per-cpu=0",
+)
+
+
+def shared(told: Told, options: str, share: bool = True, gpus: str = "") -> list[Word]:
+    """A trainer of a site that lets trainers share nodes, or does not."""
+    nodes = f"bftrainer|1|8|8000|{gpus}\n" if gpus else ""
+    return typed(told, ["-N4", *options.split()], site=("share=yes",) * share, slurm=nodes)
+
+
+@pytest.mark.parametrize("options", [*PARTS, *WHOLE, *WHOLE_FOR_MEMORY])
+def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
+    told: Told, options: str
+) -> None:
+    for share in (True, False):
+        words, part = shared(told, options, share), share and options in PARTS
+        said = next(text for verb, _, text in words if verb == "say")
+        assert ("exclusive" in of(words, "set")) is not part
+        assert ("; for whole nodes write --exclusive" in said) is part
+        for_memory = share and options in WHOLE_FOR_MEMORY
+        assert ("nodes; whole ones, since --mem=0" in said) is for_memory
+
+
+@pytest.mark.parametrize("options", ["-c2", "--mem=4G"])
+def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(
+    told: Told, options: str
+) -> None:
+    with pytest.raises(SubmissionError, match="trainers share nodes by GPUs"):
+        shared(told, options, gpus="gpu:4")
+    shared(told, options, share=False, gpus="gpu:4")
+    for more in ("--exclusive", "--mem=0", "--gpus-per-node=2"):
+        shared(told, f"-c2 {more}", gpus="gpu:4")
 
 
 def test_a_trainer_is_set_checked_and_carried_to_its_nodes(told: Told) -> None:
@@ -80,11 +191,6 @@ def test_an_array_is_refused_with_the_command_to_type(told: Told) -> None:
         told({"nodes": "2", "array": "0-3"}, command=command)
     typed = "bftrainer submit -N2 --array=0-3 '--comment=my own' /home/u/train.sh --lr 1"
     assert f"write {typed}, which makes a trainer of each task" in str(refusal.value)
-
-
-def test_options_of_a_script_that_came_through_a_pipe_are_slurms(told: Told) -> None:
-    words = told({"nodes": "4", "ntasks": "8"}, script=None)
-    assert of(words, "set")["ntasks"] == "2"
 
 
 EXPORTS = {"NONE": "PET_RDZV_BACKEND", "A,B=c": "A,B=c,PET_RDZV_BACKEND"}
