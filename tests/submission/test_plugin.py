@@ -58,12 +58,13 @@ def typed(
     words: Sequence[str],
     script: str = "#!/bin/sh\n",
     environment: Mapping[str, str] | None = None,
+    piped: bool = False,
     **more: Any,
 ) -> list[Word]:
     """What it is told of a command line, as sbatch reads it."""
     given = read_environment(environment or {}) | read_directives(script) | read_options(words)
     spec = (environment or {}).get(OPTION, given.pop("bftrainer", ""))
-    return told(given, spec, tuple(words), **{"script": script} | more)
+    return told(given, spec, tuple(words), None if piped else script, **more)
 
 
 TABLE = Path(__file__).parents[1] / "slurm_plugin/submission_cases.json"
@@ -82,14 +83,13 @@ NOT_HERE = {
     ids=lambda case: str(case["name"]),
 )
 def test_a_submission_becomes_what_the_table_says(told: Told, case: dict[str, Any]) -> None:
-    given = (case["arguments"], case.get("script", "#!/bin/sh\n"), case.get("environment"))
-    piped = {"script": None} if case.get("through") == "pipe" else {}
+    of_case = (case.get("script", "#!/bin/sh\n"), case.get("environment"), "through" in case)
     if "refused" in case:
         with pytest.raises(SubmissionError) as refusal:
-            typed(told, *given, **piped)
+            typed(told, case["arguments"], *of_case)
         assert any(one in str(refusal.value) for one in case["refused"])
         return
-    words = typed(told, *given, **piped)
+    words = typed(told, case["arguments"], *of_case)
     made, wanted = of(words, "set"), case["job"]
     shown = {
         "Partition": made["partition"],
