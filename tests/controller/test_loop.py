@@ -250,20 +250,6 @@ def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
 # Scripts that fail.
 
 
-def test_a_script_that_fails_at_once_is_given_up_within_a_minute_beside_ordinary_jobs() -> None:
-    setting = Setting(3, ARRAY, most=1)
-    setting.slurm.ordinary |= {"n2", "n3"}
-    while not setting.slurm.cancelled_ and setting.now_s < NOW_S + 60:
-        setting.turn(1)
-        for node, task in setting.on().items():
-            over = element(task, "failed", node, start_s=setting.now_s, exit_status=2)
-            setting.slurm.put_(over)
-    assert setting.shown()["state"] == "given up"
-    setting.submit(99, 1)
-    setting.turn(1)
-    assert setting.on(99).keys() == {"n1"}
-
-
 def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> None:
     """An element joins the others, all stand still, and its script fails; the others train on."""
     setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()))
@@ -284,12 +270,6 @@ def test_a_node_that_fails_whenever_it_joins_is_left_out_though_the_others_train
     fails_whenever_it_joins(setting, "n1", 4)
     assert setting.on().keys() == {"n2", "n3"}
     assert str(setting.shown()["notice"]).startswith("failed 2 times in a row on n1: ")
-    for generation in range(6, 12, 2):  # hours later it has not been given up
-        setting.train(880, generation=generation - 1)
-        setting.settle()
-        fails_whenever_it_joins(setting, "n1", generation)
-        assert setting.on().keys() == {"n2", "n3"}
-    assert setting.shown()["failures"] == 5
 
 
 def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
@@ -336,19 +316,6 @@ def test_the_size_on_which_a_script_fails_is_left_out_and_it_trains_on_others() 
     assert (setting.told.sizes, setting.shown()["left_out"]) == (Sizes(without=(3,)), left_out)
     setting.has_also("n4")
     assert len(setting.on()) == 4
-
-
-def test_a_script_that_never_trained_is_tried_on_fewer_nodes_before_it_is_given_up() -> None:
-    setting = at_work(4)
-    for size, node in ((4, "n1"), (4, "n2"), (2, "n1"), (1, "n1")):
-        assert (len(setting.on()), setting.shown()["state"]) == (size, "running")
-        there = node if node in setting.on() else min(setting.on())
-        setting.say(NoteKind.FAILED, there, "no module named toch", nodes=float(size))
-        setting.settle()
-    assert setting.slurm.cancelled_ == [ARRAY]
-    assert setting.shown()["state"] == "given up"
-    assert "without progress" in str(setting.shown()["why"])
-    assert setting.shown()["error"] == "no module named toch"
 
 
 # What goes wrong, and what is waited for.

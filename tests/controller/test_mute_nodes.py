@@ -112,15 +112,6 @@ def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() ->
     assert site.named == []
 
 
-def test_where_elements_of_two_users_are_mute_nobody_tries_again() -> None:
-    site = Site(2, ARRAY, 99, mute="n2")
-    site.slurm.be_(99, user="bob")
-    site.tries("n2", minutes=1)
-    site.submit(100, 4)
-    site.slurm.be_(100, user="carol")
-    assert site.tries("n2", minutes=10) == 0
-
-
 def test_after_a_while_the_node_is_tried_again() -> None:
     site = Site(2, ARRAY, mute="n2")
     site.tries("n2", minutes=1)

@@ -8,12 +8,8 @@ import pytest
 
 from bftrainer_slurm.controller.act import MOST_ACTIONS
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import BackfillPass, WaitingJob
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
-from tests.controller.made_up_slurm import BACKFILL_S
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, note
 
 
 class Paced(Setting):
@@ -54,32 +50,6 @@ def test_where_slurm_refuses_a_request_the_turn_ends_and_the_next_one_waits() ->
     assert setting.due_in_s >= 2.0
     setting.work(20.0)
     assert setting.used == 240
-
-
-def looks_of(setting: Setting, seconds: float, said: NoteKind) -> list[float]:
-    """A stranger says something, and then time passes; return when (seconds from now) it looked."""
-    setting.controller.take([note(said, setting.now_s, array=4711)])
-    began_s, setting.slurm.asked_ = setting.now_s, []
-    while setting.now_s + setting.due_in_s < began_s + seconds:
-        setting.turn(max(setting.due_in_s, 0.0) + 0.1)
-    setting.now_s = began_s + seconds
-    return [at_s - began_s for what, at_s in setting.slurm.asked_ if what == "queue"]
-
-
-def test_an_announced_job_is_seen_before_the_pass_that_may_serve_it() -> None:
-    setting = Setting(2, ARRAY, most=2, settings=Settings(queue_interval_s=60))
-    setting.settle()
-    setting.turn(70)
-    job = WaitingJob(7, "bftrainer", 1, submit_s=setting.now_s)
-    passed_s = float(round(setting.now_s))
-    setting.slurm.passed = BackfillPass(passed_s, active=False)
-    setting.slurm.waiting = {job.job_id: job}
-    looks_of(setting, 1, NoteKind.SUBMITTED)  # it knows now when the next pass is ...
-    setting.slurm.waiting = {}
-    looks_of(setting, 1, NoteKind.SUBMITTED)  # ... and that nobody waits for it
-    next_s = passed_s + BACKFILL_S - setting.now_s
-    looks = looks_of(setting, next_s + 20, NoteKind.ANNOUNCED)
-    assert [one for one in looks if next_s - 6 < one < next_s - 1]
 
 
 def test_after_many_starts_it_looks_soon() -> None:

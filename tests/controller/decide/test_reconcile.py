@@ -143,6 +143,7 @@ REVIVE = Revive((FIRST,), "failed")
     ),
     nothing_as_others_of_a_finished_one_may_end=(view("completed", "running n1"), 0, []),
     where_they_do_not=(view("completed", "running n1"), 400, [cancel(LATER)]),
+    nor_does_one_that_is_suspended=(view("completed", "suspended n1"), 400, [cancel(LATER)]),
     nothing_as_what_it_has_left_waits_for_the_nodes_where_others_ended=(ended_well(*LEFT), 0, []),
     where_these_do_not_come_in_minutes=(ended_well(*LEFT), 400, [cancel(*LEFT)]),
     very_many_that_are_left_at_once=(ended_well(*MANY_LEFT), 0, [cancel(*MANY_LEFT)]),
