@@ -188,6 +188,7 @@ def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: Any) -> Headr
 
 
 STANDS = [trainer(5, 4, "n1", said="suspended")]
+MANY = [trainer(5, 4, "n1"), trainer(6, 2, "n1"), trainer(7, 1, "n1"), trainer(8, 1, "n1")]
 PLANNED = small(1, 8, priority=9, expected_start_s=NOW_S + 600, expected_nodes=("n3",))
 EVERYWHERE = [trainer(5, 4, *NAMES), trainer(6, 2, *NAMES), trainer(7, 2, *NAMES)]
 
@@ -201,6 +202,10 @@ EVERYWHERE = [trainer(5, 4, *NAMES), trainer(6, 2, *NAMES), trainer(7, 2, *NAMES
     of_equals_the_one_leaves_whose_trainer_has_most_to_spare=(
         [small(1, 4)], [trainer(5, 4, "n1"), trainer(6, 4, "n1", "n2")], NOBODY, {"n1": 4}, "6_0"
     ),
+    the_smallest_that_alone_gives_enough=([small(1, 2)], MANY, NOBODY, {"n1": 2}, "6_0"),
+    else_the_largest_first=([small(1, 5)], MANY, NOBODY, {"n1": 5}, "5_0 7_0"),
+    all_if_need_be=([small(1, 8)], MANY, NOBODY, {"n1": 8}, "5_0 6_0 7_0 8_0"),
+    one_of_whole_nodes_too=([small(1, 1)], [trainer(5, 0, "n2")], (8, 0, 0, 0), {"n2": 1}, "5_0"),
     # Without trainers the first job would be on n1, and the second one would find n2 empty.
     trainers_do_not_scatter_ordinary_jobs=(
         [small(1, 1), small(2, 8)], [trainer(5, 4, "n1"), trainer(6, 2, "n3")], (4, 0, 0, 0),
@@ -238,21 +243,6 @@ def test_of_gpus(
 ) -> None:
     found = asked(jobs, *mine, busy=busy)
     assert (found.kept, ids(found.elements)) == (kept, leave)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "leave"),
-    [(1, "7_0"), (2, "6_0"), (4, "5_0"), (5, "5_0 7_0"), (8, "5_0 6_0 7_0 8_0")],
-)
-def test_the_smallest_that_alone_gives_enough_leaves_else_the_largest_first(
-    gpus: int, leave: str
-) -> None:
-    mine = (trainer(array, has, "n1") for array, has in ((5, 4), (6, 2), (7, 1), (8, 1)))
-    assert ids(asked([small(1, gpus)], *mine).elements) == leave
-
-
-def test_a_trainer_of_whole_nodes_leaves_for_a_job_of_gpus() -> None:
-    assert asked([small(1, 1)], trainer(5, 0, "n2"), busy=(8, 0, 0, 0)).elements
 
 
 def test_slurm_wakes_a_shared_node_only_if_those_that_are_awake_do_not_suffice() -> None:

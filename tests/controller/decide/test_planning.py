@@ -100,11 +100,8 @@ def test_nodes_that_some_trainers_cannot_have_become_classes_of_their_own() -> N
     }  # fmt: skip
     (barred,) = problem.trainers[0].barred
     assert next(one.nodes for one in problem.classes if one.name == barred) == {"n7"}
-
-
-def test_nodes_that_nobody_here_is_barred_from_need_no_classes() -> None:
-    eligible = Eligibility(bars=(Bar("no", frozenset({"n99"}), ARRAY),))
-    assert limited(view(ON_N1, HELD), eligible=eligible).classes == ()
+    elsewhere = Eligibility(bars=(Bar("no", frozenset({"n99"}), ARRAY),))
+    assert limited(view(ON_N1, HELD), eligible=elsewhere).classes == ()
 
 
 def test_a_trainer_that_is_stuck_keeps_at_most_what_it_has() -> None:
@@ -195,20 +192,13 @@ def test_a_plan_stands(before: Problem, now: Problem, same: bool) -> None:
     assert same_question(now, before) is same
 
 
-def under_two_switches(cross_switch: float) -> Problem:
-    slurm = Configuration(switch_of={"n1": "s1", "n7": "s1", "n8": "s2"})
-    of = replace(snapshot(), configuration=slurm)
-    about = {"objective": "throughput", "told": {"cross_switch": cross_switch}}
-    return limited(view(ON_N1, HELD), of=of, **about)
-
-
-def test_the_planner_is_told_which_switch_each_node_is_under() -> None:
-    assert under_two_switches(1.0).switch_of == {"n1": "s1", "n7": "s1", "n8": "s2"}
-    assert asked(view(ON_N1, HELD), free="n7").switch_of == {}
-
-
 def test_more_nodes_than_are_under_one_switch_count_as_much_as_the_site_says() -> None:
-    curve = under_two_switches(0.5).trainers[0].curve
+    switch_of = {"n1": "s1", "n7": "s1", "n8": "s2"}
+    of = replace(snapshot(), configuration=Configuration(switch_of=switch_of))
+    about = {"objective": "throughput", "told": {"cross_switch": 0.5}}
+    problem = limited(view(ON_N1, HELD), of=of, **about)
+    assert (problem.switch_of, ASKED.switch_of) == (switch_of, {})
+    curve = problem.trainers[0].curve
     assert [curve.at(size) for size in (1, 2, 3, 4)] == [5.0, 10.0, 7.5, 10.0]
 
 
