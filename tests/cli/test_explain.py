@@ -50,6 +50,7 @@ BAR = {"why": "reserved", "nodes": 7, "some": ["n1", "n2"], "for_s": None}
 OWN = {"why": "Slurm refuses it", "nodes": 1, "some": ["n3"], "for_s": 40.0}
 STOPPED = STATUS | {"stopped_pass": {"tried": 500, "left": 253}}
 DOWN = STATUS | {"down": "the controller is down", "pool": None}
+NOISE = {"samples": 4000.0, "node_batch": 500.0, "given": True}
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **{
         what: (changes, STATUS)
@@ -78,13 +79,13 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         }.items()
     },
     "nodes barred to it, and to all": ({"barred": [OWN]}, STATUS | {"barred": [BAR]}),
+    "a noise scale, where plans do not go by goodput": ({"noise": NOISE}, STATUS),
     "behind a deep queue, without a node": ({"nodes": []}, STOPPED),
     "behind a deep queue, starting": ({"starting": ["n4"]}, STOPPED),
     "behind a deep queue, with its nodes": ({}, STOPPED),
     "nobody plans": ({"plan": None}, DOWN),
     "whole nodes, where others have parts": ({"plan": TERMS | {"usable": 5}}, SHARED),
 }
-NOISE = {"samples": 4000.0, "node_batch": 500.0, "given": True}
 GOODPUT: dict[str, dict[str, Any]] = {
     "goodput, by a given noise scale": NOISE,
     "goodput, by a measured one, with a batch that does not grow": NOISE
@@ -116,10 +117,6 @@ def test_reasons_and_sizes_are_printed_as_approved() -> None:
     }
     shown = {what: "\n".join(lines(*one, now_s=1007.4)) for what, one in told.items()}
     approve_each(SCREENS / "explain.txt", {what: safe_lines(one) for what, one in shown.items()})
-
-
-def test_noise_is_told_where_plans_go_by_goodput_alone() -> None:
-    assert reasons(TRAINER | {"noise": NOISE}, STATUS) == reasons(TRAINER, STATUS)
 
 
 def test_there_is_a_sentence_for_each_limit() -> None:

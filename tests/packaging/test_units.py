@@ -20,15 +20,11 @@ def value(unit: Path, key: str) -> str:
 
 
 @pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.stem)
-def test_its_command_is_one_that_bftrainer_knows(unit: Path) -> None:
+def test_its_command_is_known_it_gains_no_rights_and_starts_again_soon(unit: Path) -> None:
     program, *words = value(unit, "ExecStart").split()
     assert program == "/opt/bftrainer/bin/bftrainer"
     assert CliRunner().invoke(main, [*words, "--help"]).exit_code == 0
     assert CliRunner().invoke(main, [*words, "--no-such-option", "--help"]).exit_code == 2
-
-
-@pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.stem)
-def test_it_gains_no_rights_writes_into_its_state_alone_and_starts_again_soon(unit: Path) -> None:
     wanted = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "StateDirectory": "bftrainer"}
     wanted |= {"Restart": "always", "RestartSec": "2", "StartLimitIntervalSec": "0"}
     assert {key: value(unit, key) for key in wanted} == wanted

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.statistics import Delay, summary
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import Workload
 from tests.cli.documents import SHOWN, STATUS, TERMS
@@ -166,7 +167,6 @@ def status_of(week: Week) -> dict[str, Any]:
     free = sorted(week.names[node] for node in idle)
     pool = {"nodes": used + len(free), "used": used, "planned": used, "starting": 0, "gpus": None}
     lately = [one for one in week.preemptions if one[0] > week.now_s - DAY_S]
-    delays = sorted(delay_s for _, _, delay_s in lately)
     return STATUS | {
         "schema": 1,
         "time_s": week.now_s,
@@ -176,14 +176,7 @@ def status_of(week: Week) -> dict[str, Any]:
         "left_alone": {"needed soon": 3, "kept for ordinary jobs": 2},
         "mute_nodes": [],
         "plan": STATUS["plan"] | {"objective": 0.9 * used},
-        "preempted": {
-            "started": 2412,
-            "jobs": len(lately),
-            "elements": sum(elements for _, elements, _ in lately),
-            "late_jobs": sum(one > 10 for one in delays),
-            "delay_median_s": delays[len(delays) // 2] if delays else None,
-            "delay_max_s": max(delays, default=None),
-        },
+        "preempted": {"started": 2412, **summary(Delay(*one) for one in lately)},
         "trainers": [
             _entry(week, one, place, used + len(free), len(free)) for place, one in enumerate(alive)
         ],
@@ -233,7 +226,6 @@ def _entry(week: Week, one: Trainer, place: int, pool: int, free: int) -> dict[s
 
 def _terms(week: Week, one: Trainer, size: int, pool: int, free: int) -> dict[str, Any]:
     sizes = sorted({0, 2, max(0, size - 1), size, min(one.most, size + 1), one.most})
-    worth = {nodes: 120.0 * nodes**0.9 - (8.0 if nodes != size else 0.0) for nodes in sizes}
     return TERMS | {
         "time_s": week.now_s - 8,
         "had": size,
@@ -245,7 +237,8 @@ def _terms(week: Week, one: Trainer, size: int, pool: int, free: int) -> dict[st
         "usable": pool,
         "better": None if size >= one.most else size + 1,
         "sizes": [
-            {"nodes": nodes, "rate": nodes**0.9, "rescale": 8.0 * (nodes != size), "worth": value}
-            for nodes, value in worth.items()
+            {"nodes": nodes, "rate": rate, "rescale": rescale, "worth": 120.0 * rate - rescale}
+            for nodes in sizes
+            for rate, rescale in [(nodes**0.9, 8.0 * (nodes != size))]
         ],
     }

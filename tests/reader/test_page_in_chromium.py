@@ -96,6 +96,15 @@ def test_all_of_the_page_is_drawn_without_a_complaint(opened: Opened) -> None:
     assert found(page, "#about").text == "made-up data, partition bftrainer"
     wait(page, lambda: re.fullmatch(r"; updated \d+ s ago", found(page, "#updated").text))
     assert not found(page, "#trouble").is_displayed()
+    colors = page.execute_script(
+        "const map = document.querySelector('#map canvas');"
+        "const all = map.getContext('2d').getImageData(90, 0, map.width - 90, 300).data;"
+        "const seen = new Set();"
+        "for (let n = 0; n < all.length; n += 4) seen.add(`${all[n]} ${all[n + 1]} ${all[n + 2]}`);"
+        "return [...seen]"
+    )
+    assert "185 193 207" in colors, "ordinary jobs"
+    assert len(colors) > 10
     complaints = [one for one in page.get_log("browser") if one["source"] != "network"]
     assert complaints == []
 
@@ -109,19 +118,6 @@ def test_what_is_not_answered_is_said_and_asked_again(opened: Opened, refused: l
     press(page, "#spans button")
     wait(page, lambda: found(page, "#shown").text != before)
     assert refused == []
-
-
-def test_the_map_has_colors_for_all_that_nodes_did(opened: Opened) -> None:
-    page = opened()
-    colors = page.execute_script(
-        "const map = document.querySelector('#map canvas');"
-        "const all = map.getContext('2d').getImageData(90, 0, map.width - 90, 300).data;"
-        "const seen = new Set();"
-        "for (let n = 0; n < all.length; n += 4) seen.add(`${all[n]} ${all[n + 1]} ${all[n + 2]}`);"
-        "return [...seen]"
-    )
-    assert "185 193 207" in colors, "ordinary jobs"
-    assert len(colors) > 10
 
 
 def test_a_key_is_taken_from_the_address_and_shows_ones_own_and_no_name_is_run(

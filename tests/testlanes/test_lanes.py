@@ -81,16 +81,11 @@ def names(*words: str, changed: bool = False) -> set[str]:
 
 
 def test_each_lane_is_of_each_change_or_nightly() -> None:
+    """Packages are of each change while what makes them is new; no word is this system alone."""
     assert names("change") | names("nightly") == names("all") == {lane.name for lane in LANES}
     assert not names("change") & names("nightly")
     assert all(names(lane.name) == {lane.name} for lane in LANES)
-
-
-def test_packages_are_tried_with_a_change_while_what_makes_them_is_new() -> None:
     assert names("change", changed=True) - names("change") == {"packages"}
-
-
-def test_without_a_word_it_needs_no_other_system_than_this() -> None:
     assert names("change") - names() == {"newest"}
 
 
