@@ -13,12 +13,10 @@ import pytest
 from hypothesis import assume, given, settings
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.greedy import greedy_shares, one_by_one, with_rest
+from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
-from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.optimum import GAP, incumbents
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem, Share, feasible, value
-from bftrainer_slurm.planner.segments import groups_of
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.policies import equal_shares
 from scripts.planner_bench.instances import made
@@ -110,12 +108,13 @@ SATURATED = ThroughputCurve((0, 1, 2, 8), (0.0, 1.0, 1.5, 1.5))
 LATE = ThroughputCurve((0, 1, 3, 4, 8), (0.0, 0.1, 0.2, 8.0, 8.0))  # not concave
 WORSE_WITH_MORE = ThroughputCurve((0, 2, 4), (0.0, 2.0, 1.0))
 FOUR, TWO = ThroughputCurve((0, 4), (0.0, 1.28)), ThroughputCurve((0, 2), (0.0, 1.0))
+FALLS = ThroughputCurve((0, 1, 2, 4), (0.0, 6.0, 10.0, 9.0))
+NEEDS_THREE = planned("b", "", (3, 3), ThroughputCurve((0, 3), (0.0, 2.0)), (0.0, 0.0))
 FEW = (2, 4, 8)  # sizes
 
 CASES = {
     "as many as it may have": (problem(9, planned(bounds=(1, 4))), [4]),
     "a minimum that does not fit": (problem(3, planned(bounds=(4, 8))), [0]),
-    "to the one that gains most": (problem(4, planned("a"), planned("b", curve=STEEP)), [0, 4]),
     "no more than bring anything": (problem(8, planned(curve=SATURATED)), [2]),
     "across the flat part of a curve": (problem(4, planned(curve=LATE)), [4]),
     "not past a curve's summit": (problem(4, planned(curve=WORSE_WITH_MORE)), [2]),
@@ -139,18 +138,13 @@ CASES = {
         problem(4, planned(current="n0 n1 n2", sizes=FEW, costs=(0.0, 0.0))),
         [4],
     ),
-    "nothing, if it can train on more only": (problem(3, planned(current="n0", sizes=(4, 8))), [0]),
     "what one has to another that gains more": (
         problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP)),
         [0, 4],
     ),
-    "what the first has left to the other": (
-        problem(4, planned("a", bounds=(1, 3), curve=STEEP), planned("b")),
-        [3, 1],
-    ),
-    "rescaling that does not pay": (
-        problem(4, planned(current="n0 n1 n2", costs=(60.0, 0.0))),
-        [3],
+    "what one is better off without to another": (
+        problem(5, planned("a", "n0 n1 n2 n3", (1, 4), FALLS, (0.0, 0.0)), NEEDS_THREE),
+        [2, 3],
     ),
     "what is within its bounds, if it is outside": (
         problem(4, planned("a", "n0 n1 n2", (1, 2)), planned("b", "n3", (5, 5))),
@@ -164,15 +158,6 @@ def test_who_gets(planner: Planner, case: Problem, counts: list[int]) -> None:
     plan = planner.plan(case)
     assert [len(plan.assignment[one.key]) for one in case.trainers] == counts
     assert greedy_shares(case) == [(count,) for count in counts]
-
-
-def test_what_a_trainer_gives_back_is_given_to_others() -> None:
-    """One of four nodes is better off with two; then there is room for one that needs three."""
-    falls = ThroughputCurve((0, 1, 2, 4), (0.0, 6.0, 10.0, 9.0))
-    needs_three = planned("b", "", (3, 3), ThroughputCurve((0, 3), (0.0, 2.0)), (0.0, 0.0))
-    case = problem(5, planned("a", "n0 n1 n2 n3", (1, 4), falls, (0.0, 0.0)), needs_three)
-    relaxation = Relaxation(groups_of(case), case)
-    assert with_rest(case, one_by_one(case, relaxation), [(4,), (0,)]) == [(2,), (3,)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bftrainer_slurm.planner.problem import Problem, feasible, value
 from scripts.planner_bench.instances import RECORDED
 from scripts.planner_bench.nodelevel import solve
 from tests.planner.exact import exact_counts
-from tests.planner.problems import planned, problem, problems
+from tests.planner.problems import problems
 
 LIMIT_S = 60.0
 
@@ -58,13 +58,3 @@ def test_equals_the_dynamic_programme_and_never_migrates_nor_shares_a_node(
     most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
     slack = 2e-6 * problem.forward_time_s * most
     assert math.isclose(reached(problem, nodes), best, rel_tol=2e-6, abs_tol=slack)
-
-
-@pytest.mark.parametrize(
-    ("current", "bounds"), [("n0", (1, 8)), ("n0 n1 n2 n3 n4 n5 n6 n7", (1, 1))]
-)
-def test_a_trainer_may_grow_or_shrink_by_more_than_half_of_the_nodes(
-    current: str, bounds: tuple[int, int]
-) -> None:
-    changes = planned("a", current=current, bounds=bounds)
-    assert len(nodes_of(problem(8, changes))[0]) == bounds[1]

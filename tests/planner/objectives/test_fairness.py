@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -59,7 +60,7 @@ def test_many_trainers_count_as_one_that_reaches_as_much(count: int, size: int) 
 
 def counts_of_plans(
     planner: Planner, objective: str, trainers: Sequence[Facts], pool: int, plans: int = 70
-) -> list[dict[str, int]]:
+) -> list[Counter[str]]:
     """Return each user's nodes after each plan; they start with none."""
     now, held, result = list(trainers), [frozenset[str]()] * len(trainers), []
     for _ in range(plans):
@@ -75,14 +76,11 @@ def counts_of_plans(
             replace(one, nodes=len(has), waited_s=0.0 if has else one.waited_s + 60.0)
             for one, has in zip(now, held, strict=True)
         ]
-        of_users = dict.fromkeys((one.user for one in trainers), 0)
-        for one in now:
-            of_users[one.user] += one.nodes
-        result.append(of_users)
+        result.append(Counter(one.user for one in now for _ in range(one.nodes)))
     return result
 
 
-def longest_wait(counts: list[dict[str, int]], user: str) -> int:
+def longest_wait(counts: list[Counter[str]], user: str) -> int:
     """The most plans in a row in which a user has no node."""
     waits = "".join("-" if plan[user] else "w" for plan in counts)
     return max(map(len, waits.split("-")))
