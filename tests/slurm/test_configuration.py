@@ -34,6 +34,7 @@ class Says:
 
 
 PRIORITY, MODE = "PreemptType = preempt/partition_prio", "PreemptMode="
+BACKFILL = "SchedulerType = sched/backfill\nSchedulerParameters = "
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,11 @@ PRIORITY, MODE = "PreemptType = preempt/partition_prio", "PreemptMode="
         ("", "GraceTime=20", "grace_s", 20),
         ("", f"{MODE}REQUEUE", "cancels", False),
         ("", f"{MODE}CANCEL", "cancels", True),
+        (f"{BACKFILL}bf_interval=5", "", "backfill_s", 5.0),
+        (f"{BACKFILL}max_switch_wait=1", "", "backfill_s", 30.0),
+        (f"{BACKFILL}bf_interval=-1", "", "backfill_s", None),
+        ("SchedulerType = sched/builtin", "", "backfill_s", None),
+        ("SelectTypeParameters = CR_CORE_MEMORY", "", "counts_memory", True),
         # Whether others take nodes back from the partition.
         (PRIORITY, f"{MODE}REQUEUE", "preempts", True),
         (PRIORITY, f"{MODE}GANG,REQUEUE", "preempts", True),

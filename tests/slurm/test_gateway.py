@@ -72,18 +72,6 @@ def test_a_trainer_comes_with_what_it_asks_of_a_node(bench: Bench) -> None:
         assert asks.cpu_memory_mb == 1
 
 
-def test_a_trainer_is_behind_the_jobs_that_it_depends_on_until_they_have_ended(
-    bench: Bench,
-) -> None:
-    if bench.gateway.name == "pyslurm":
-        pytest.skip("it tells no dependencies")
-    job = ordinary(bench)
-    array = bench.submit(dependency=f"afterany:{job}")
-    assert bench.gateway.queue().behind == {array: f"afterany:{job}"}
-    bench.lab.run("scancel", str(job), user="root")
-    wait_until(lambda: not bench.gateway.queue().behind)
-
-
 def test_a_reservation_is_read_and_its_idle_nodes_are_unavailable(bench: Bench) -> None:
     start = time.time() + 3600
     make = ("scontrol", "create", "reservation", "Users=root", "Duration=10")

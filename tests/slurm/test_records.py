@@ -11,6 +11,7 @@ from bftrainer_slurm.model import (
     ElementState,
     Memory,
     Queue,
+    Resources,
     Trainer,
     WaitingJob,
 )
@@ -118,22 +119,28 @@ def test_puts_the_records_of_an_array_together() -> None:
     assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
     first, second, *_ = trainer.elements
     assert (first.node, first.start_s, first.limit_end_s) == ("n3", 50.0, 110.0)
+    assert (first.job_id, second.job_id, first.boots) == (11, None, False)
     assert (second.id, second.state) == (ElementId(10, 1), ElementState.HELD)
     assert (trainer.submit_s, trainer.user, trainer.record.max_nodes) == (1000.0, "alice", 4)
 
 
 def test_a_pending_element_names_the_node_it_may_start_on() -> None:
-    row = trainer_row(tasks="0", priority=7, reason="Resources", required_nodes="n2", start_s=9.0)
+    reason = "ReqNodeNotAvail, UnavailableNodes:n[3-4]"
+    row = trainer_row(tasks="0", priority=7, reason=reason, required_nodes="n2", start_s=9.0)
     (element,) = trainer_of(row).elements
-    assert (element.node, element.start_s) == ("n2", None)
+    assert (element.node, element.start_s, element.reason) == ("n2", None, "ReqNodeNotAvail")
 
 
 def test_a_trainer_demands_what_any_of_its_elements_does_that_is_not_over() -> None:
     excluded = barred_list(frozenset({"n1", "n2"}), frozenset({"n4"}))  # as a grow writes it
-    first = trainer_row(tasks="0", constraint="red", excluded_nodes=excluded)
+    first = trainer_row(tasks="0", constraint="red", excluded_nodes=excluded, memory="1G")
     others = {"constraint": "big", "excluded_nodes": "n3", "licenses": "matlab:1", "qos": "long"}
-    assert trainer_of(first, trainer_row(tasks="1-3", **others)).demands == Demands(
-        frozenset({"red", "big"}), frozenset({"n1", "n2", "n3"}), "matlab:1", qos="long"
+    others |= {"reservation": "course", "memory": "4000M", "node_cpus": "3"}
+    second = trainer_row(tasks="1-3", start_s=9000.0, **others)  # --begin
+    assert trainer_of(first, second).demands == Demands(
+        *(frozenset({"red", "big"}), frozenset({"n1", "n2", "n3"}), "matlab:1", "course"),
+        *(Resources(4000, 3), "", 9000.0),
+        qos="long",
     )
     over = trainer_row(tasks="0", state="CANCELLED", licenses="matlab:1")
     assert trainer_of(over, trainer_row(tasks="1-3")).demands == Demands()
@@ -417,6 +424,26 @@ def test_of_ordinary_jobs_it_is_known_where_they_run_and_when_they_began_and_end
     assert queue.ordinary_nodes == {"n0", "n1", "n2", "n3"}
     assert queue.ordinary_starts == {(number, 5.0) for number in range(6)}
     assert queue.ordinary_ends == (("n4", 9.0), ("n5", 9.0))
+
+
+@pytest.mark.parametrize(
+    ("on", "states", "waits"),
+    [
+        ("afterany:20", ("RUNNING",), True),
+        ("afterany:20", ("COMPLETED",), False),
+        ("afterany:20_1", ("RUNNING", "COMPLETED"), False),
+        ("afterany:20_0", ("RUNNING", "COMPLETED"), True),
+    ],
+)
+def test_a_trainer_is_behind_what_it_depends_on_until_that_has_ended(
+    on: str, states: tuple[str, ...], waits: bool
+) -> None:
+    jobs = (
+        ordinary(job_id=20 + at, state=one, tasks=str(at) if "_" in on else None)
+        for at, one in enumerate(states)
+    )
+    behind = queue_of(trainer_row(dependency=f"{on}(unfulfilled)"), *jobs).behind
+    assert behind == ({TRAINER.array: on} if waits else {})
 
 
 def test_a_dependency_that_failed_for_one_element_failed_for_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,8 +133,12 @@ def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
 
 def test_the_processors_of_elements_are_free_for_ordinary_jobs() -> None:
     mine = Element(ElementId(5, 0), ElementState.RUNNING, "n1", gpus=2, cpus=4)
-    found = of_n1(read_resources("5000", ("10",), "gpu:5"), mine)
-    assert found == SharedNode(8, Part(5, 10, math.inf), Part(3, 6, 3000))
+    used, left = read_resources("5000", ("10",), "gpu:5"), Part(3, 6, 3000)
+    assert of_n1(used, mine) == SharedNode(8, Part(5, 10, math.inf), left)
+    whole = replace(mine, gpus=0)  # all GPUs are its own, and Slurm says so of none
+    assert of_n1(used, whole) == SharedNode(8, Part(8, 10, math.inf), left)
+    waits = replace(mine, state=ElementState.PENDING)
+    assert of_n1(used, waits) == SharedNode(8, left, left)
 
 
 @pytest.mark.parametrize(("second", "free_mb"), [(500.0, 4500), (None, math.inf)])
