@@ -163,6 +163,10 @@ NONE_FITS = "0 of 3 nodes fit: it asks for"
         greedy(Resources(gres=frozenset({("gpu", 16)}))), SITE,
         f"{NONE_FITS} 16 gpu of each, and no node has more than 4",
     ),
+    or_of_a_kind_that_none_has=(
+        greedy(Resources(gres=frozenset({("fpga", 1)}))), SITE,
+        f"{NONE_FITS} 1 fpga of each, and no node has more than 0",
+    ),
     or_more_memory=(
         greedy(Resources(9000.5)), SITE,
         f"{NONE_FITS} 9001 MB of memory of each, and no node has more than 8000",

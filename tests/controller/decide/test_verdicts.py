@@ -100,6 +100,7 @@ LATE = {"late_s": 900}
     nothing_of_one_that_may_have_had_bad_luck=(after("n1"), BOTH, {}, ""),
     nothing_on_two_nodes_too=(after("n1", "n2"), BOTH, {}, ""),
     nothing_of_who_is_over=(EVERYWHERE, view(ON_N1, ON_N2, over="finished"), {}, ""),
+    nothing_of_who_was_cancelled=(EVERYWHERE, view("cancelled", "cancelled"), {}, ""),
     a_script_that_fails_everywhere=(EVERYWHERE, BOTH, {}, GIVEN_UP),
     not_before_a_new_one_was_tried_on_fewer_nodes=(EVERYWHERE, tried(BOTH, 2, 2), {}, ""),
     then_it_is=(EVERYWHERE, tried(BOTH, 2, 2, 1), {}, GIVEN_UP),
