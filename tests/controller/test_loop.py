@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.controller.act import MOST_ACTIONS
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.registry import REST_S
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.replay.slurm import HELD, RUNNING
 from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec
@@ -321,43 +325,12 @@ def test_the_size_on_which_a_script_fails_is_left_out_and_it_trains_on_others() 
 # What goes wrong, and what is waited for.
 
 
-def test_what_a_trainer_shows_is_what_the_next_plan_is_made_with() -> None:
-    setting = at_work(3)
-    asked = len(setting.planner.asked)
-    setting.turn()
-    assert len(setting.planner.asked) == asked  # nothing is new
-    setting.train(90, rate=777.0)
-    setting.turn()
-    assert len(setting.planner.asked) == asked + 1
-    assert setting.shown()["samples_per_s"] == pytest.approx(777.0)
-
-
 def test_notes_of_trainers_that_are_not_ours_change_nothing() -> None:
     setting = at_work(3)
     before = setting.controller.status({})
     for kind in (NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED):
         setting.controller.take([note(kind, setting.now_s, 0, "n1", array=4711, samples=1.0)])
     assert setting.controller.status({}) == before
-
-
-def test_elements_that_were_ended_before_slurm_went_away_were_not_reclaimed() -> None:
-    setting = at_work(4)
-    setting.submit(99, 1)
-    shrink = setting.slurm.shrink
-
-    def shrinks_then_away(elements: Sequence[ElementId]) -> None:
-        shrink(elements)
-        setting.slurm.away = True
-
-    setting.slurm.shrink = shrinks_then_away  # type: ignore[method-assign]
-    setting.turn()
-    setting.slurm.fails["grow"] = SlurmUnavailableError("no answer")
-    for away in (True, False):
-        setting.slurm.away = away
-        with pytest.raises(SlurmUnavailableError):
-            setting.turn()
-    assert (setting.shown()["shrank"], setting.shown()["reclaimed"]) == (1, 0)
-    assert len(setting.told.gone) == 1  # the keeper hears of each that Slurm has ended
 
 
 def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: Path) -> None:
@@ -385,3 +358,42 @@ def test_where_the_ends_of_all_elements_take_longer_than_before_no_node_is_left_
             setting.turn(0.2)
     setting.settle()
     assert len(setting.on()) == 4
+
+
+def test_a_burst_is_bounded_and_all_nodes_come_into_use() -> None:
+    arrays = range(100, 220)
+    setting = Setting(240, *arrays, most=2, settings=Settings())
+    setting.controller.deps = replace(setting.controller.deps, most_actions=MOST_ACTIONS)
+    starts, until_s = list[int](), setting.now_s + 15
+    while setting.now_s < until_s:
+        setting.slurm.asked_.clear()
+        setting.turn(max(0.0, setting.due_in_s) + 0.1)
+        starts.append(setting.slurm.requests_.count("grow"))
+    assert (max(starts), sum(starts)) == (MOST_ACTIONS, 120)
+    assert sum(len(setting.on(array)) for array in arrays) == 240
+
+
+def test_after_many_starts_it_looks_soon() -> None:
+    setting = Setting(40, *range(100, 120), most=2, settings=Settings())
+    setting.turn()
+    assert (len(setting.slurm.starts_), setting.due_in_s) == (40, 2.0)
+
+
+def test_an_element_that_starts_or_ends_as_slurm_is_read_leaves_its_node_in_its_hole() -> None:
+    setting = Setting(2, ARRAY, most=1)
+
+    def holes(*meanwhile: Callable[[], object]) -> dict[str, float]:
+        """Since when nodes are in holes, if this happens between the first two readings."""
+        setting.slurm.meanwhile = [lambda: None, *meanwhile]
+        setting.turn(15)
+        return dict(Spans(setting.history, "holes").open())
+
+    setting.slurm.works = False
+    before = holes()
+    assert before.keys() == {"n1", "n2"}
+    setting.slurm.works = True
+    assert (holes(setting.slurm.schedule), holes()) == (before, before)
+    (job,) = setting.slurm.elements(RUNNING)
+    assert holes(lambda: setting.slurm.end(job, HELD)) == before
+    setting.settle()
+    assert setting.slurm.elements(RUNNING)
