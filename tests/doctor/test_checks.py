@@ -16,14 +16,10 @@ from bftrainer_slurm.slurm.configuration import pass_in, seconds_of, values_in
 from tests.doctor.made import CONFIG, LINE, PASS, PYXIS, QOS, but, shares, site
 
 BETTER_PASS = PASS.replace("Last queue length: 600", "Last queue length: 500")
-PER_GPU = {"DefMemPerCPU": "0", "JobDefaults": "DefCpuPerGPU=2,DefMemPerGPU=1000"}
-DEPTHS = "bf_continue,partition_job_depth=2,bf_max_job_user_part=100"
 TESTED = "bf_interval=30,bf_continue,bf_max_job_test=5000"
 LARGER = f"{TESTED},bf_max_job_user_part=80"
 FINE: dict[str, Facts] = {
     "a good site": site(),
-    "an array of as many elements as a trainer may have": site(MaxArraySize="3"),
-    "a depth that no trainer reaches": site(SchedulerParameters=DEPTHS),
     "a pass that comes to all jobs": replace(site(), passed=pass_in(BETTER_PASS)),
     "a pass that may come to all jobs": replace(
         site(SchedulerParameters=TESTED), passed=pass_in(PASS)
@@ -32,28 +28,16 @@ FINE: dict[str, Facts] = {
         partition="bftrainer TotalNodes=80", SchedulerParameters=LARGER
     ),
     "no pass yet": replace(site(), passed=pass_in("")),
-    **{
-        f"a health check of nodes in use too: {states}": site(
-            HealthCheckProgram="/usr/sbin/nhc", HealthCheckNodeState=states
-        )
-        for states in ("", "ANY", "IDLE,ALLOC", "CYCLE,ANY", "CYCLE")
-    },
     "the plugin's line is included": but(site(), "plugin", include="plugstack.d/*.conf"),
     "the rewriting's Python answers": but(site(), "plugin", rewriting=""),
-    "another tier, of other nodes": site(partition="main PriorityTier=0 main Nodes=m[1-2]"),
     "no munge": but(site(AuthType="auth/slurm"), "host", munge=None),
     "a qos for trainers": replace(
         site(line=LINE + " qos=idle", PreemptType="preempt/qos"), qos=QOS
     ),
     "shared nodes": shares(),
-    "shared nodes, memory with GPUs alone": shares(**PER_GPU),
     **{
         f"shared nodes, {said}": shares(partition=f"bftrainer {said}", DefMemPerCPU="UNLIMITED")
         for said in ("DefMemPerNode=8000", "JobDefaults=DefMemPerGPU=1000")
-    },
-    **{
-        f"shared nodes, {name}": shares(TopologyPlugin=name)
-        for name in ("topology/none", "topology/flat", "(null)")
     },
 }
 

@@ -200,6 +200,7 @@ def test_what_is_to_change_and_what_would_be_better_is_said_as_approved() -> Non
     """One mistake each, in a site that is good but for it.
 
     A heading of the file is one: settings of slurm.conf, or of a partition, or one of OTHERS.
+    Where nothing stands below it, all is well.
     """
     headings = re.findall("^== (.*)$", FILE.read_text(), re.MULTILINE)
     levels = Level.CHANGE, Level.CONSIDER

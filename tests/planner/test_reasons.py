@@ -18,13 +18,12 @@ from bftrainer_slurm.planner.problem import (
     Plan,
     PlannedTrainer,
     Problem,
-    gpus_of,
     value,
 )
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.worlds import cases
-from tests.planner.problems import planned, problem, problems, problems_in_parts
+from tests.planner.problems import planned, problem, problems
 
 
 def shared(*trainers: PlannedTrainer, free: Mapping[str, int]) -> Problem:
@@ -85,6 +84,10 @@ def of_parts(key: str, gpus: int, current: str = "", most: int = 1, **known: Any
         {"gpus": 2, "nodes": 1, "pool": 3, "usable": 2, "free": 0, "better": 2, "gain": 120.0}
         | {"loss": 125.0},
     ),
+    of_shared_nodes_those_with_room_stay_free_if_they_bring_nothing=(
+        shared(of_parts("a", 2, "", 2, curve=at_most(1, 1.0)), free={"n0": 3, "n1": 2, "n2": 1}),
+        *(Limit.NO_GAIN, {"nodes": 1, "usable": 2, "free": 1}),
+    ),
     no_one_of_others_has_enough_gpus_to_give=(  # the price is of both of its GPUs
         shared(
             of_parts("a", 2, curve=at_most(1, 1.5)),
@@ -135,22 +138,3 @@ def test_the_reasons_fit_any_optimal_plan(planner: Planner, asked: Problem) -> N
     )
     shares = [(len(plan.assignment[trainer.key]),) for trainer in asked.trainers]
     assert total == pytest.approx(value(asked, shares), rel=1e-6, abs=1e-6)
-
-
-@settings(max_examples=60, deadline=None)
-@given(problems_in_parts())
-def test_on_shared_nodes_the_reasons_count_what_the_plan_can_give(
-    planner: Planner, asked: Problem
-) -> None:
-    plan = planner.plan(asked)
-    has, ours = gpus_of(asked, plan) or (0, 0)
-    assert 0 <= ours <= has
-    for trainer in asked.trainers:
-        found, own = reasons_of(asked, plan)[trainer.key], plan.assignment[trainer.key]
-        assert found.nodes + found.free <= found.usable
-        left = {node: asked.units_on(node) for node in asked.pool}
-        for one in asked.trainers:
-            for node in plan.assignment[one.key]:
-                left[node] -= asked.class_of[node].units_of(one.gpus)
-        fit = (node for node in left if left[node] >= asked.class_of[node].units_of(trainer.gpus))
-        assert found.free <= len(frozenset(fit) - own)

@@ -48,12 +48,6 @@ def test_what_is_no_cluster_is_refused(text: str, days: float) -> None:
         parse_synthetic(text, days)
 
 
-def test_the_same_seed_gives_the_same_jobs() -> None:
-    first, same, other = (draw(Workload(100, seed=seed)) for seed in (7, 7, 8))
-    assert (first.submit_s == same.submit_s).all()
-    assert len(first.submit_s) != len(other.submit_s) or (first.run_s != other.run_s).any()
-
-
 def test_the_jobs_ask_for_the_load_and_each_fits_and_asks_for_enough_time() -> None:
     workload = Workload(2000, load=0.8, days=60)
     jobs = draw(workload)

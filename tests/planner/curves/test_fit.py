@@ -47,18 +47,16 @@ def test_whatever_is_measured_the_curve_is_finite_and_positive(
     assert 0 <= found.uncertainty(most) < math.inf
 
 
-@given(st.lists(measurements, min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_the_order_of_measurements_does_not_matter(
-    measured: list[Measurement], dice: random.Random
+@given(
+    st.lists(measurements, min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+    st.sampled_from([1e-6, 1e6]),
+)
+def test_neither_the_order_of_measurements_nor_the_unit_of_samples_matters(
+    measured: list[Measurement], dice: random.Random, factor: float
 ) -> None:
     mixed = dice.sample(measured, len(measured))
-    assert fit(mixed).curve(64).values == pytest.approx(fit(measured).curve(64).values)
-
-
-@given(st.sampled_from([1e-6, 1e6]))
-def test_the_unit_of_samples_does_not_matter(factor: float) -> None:
-    measured = looks((2, 8, 16))
-    scaled = [Measurement(one.nodes, factor * one.samples_per_s, one.seconds) for one in measured]
+    scaled = [Measurement(one.nodes, factor * one.samples_per_s, one.seconds) for one in mixed]
     expected = [factor * value for value in fit(measured).curve(64).values]
     assert fit(scaled).curve(64).values == pytest.approx(expected)
 

@@ -109,36 +109,30 @@ DOWN = f"NodeName|TimeStart|TimeEnd|State\nn1|{5 * HOUR}|{9 * HOUR}|DOWN\n"
 
 
 @cases(
-    "rows, options, gpus, idle_hours",
-    those_that_no_job_has_also_on_a_node_in_use=(
-        *([(1, 11, "n1", 3), (5, 7, "n1", 1), (2, 3, "n2", 4)], {}, 8, 80 - (3 * 10 + 2 + 4)),
-    ),
-    those_beside_jobs_without_gpus=([(1, 11, "n1", 0), (1, 3, "n1", 2)], {}, 2, 2 * 8),
-    none_of_a_node_that_is_down=([(1, 3, "n1", 2)], {"down": DOWN}, 2, 2 * (10 - 2 - 4)),
-)
-def test_idle_are(
-    reads: Reads, rows: list[Row], options: Any, gpus: int, idle_hours: float
-) -> None:
-    inside = log(reads, *rows, **options).in_gpus
-    assert inside.nodes == gpus
-    assert inside.holes.length_s.sum() / HOUR == pytest.approx(idle_hours)
-
-
-@cases(
-    "rows, names, counts",
-    the_first_that_are_free_and_leaves_them=(
+    "rows, options, idle, jobs",
+    the_first_that_are_free_until_it_ends=(
         [(1, 5, "n1", 2), (2, 9, "n1", 2), (6, 8, "n1", 1)],
-        *(["n1.g0,n1.g1", "n1.g2,n1.g3", "n1.g0"], [2, 2, 1]),
+        *({}, (4, 4 * 10 - 2 * 4 - 2 * 7 - 2), [(0, 1), (2, 3), (0,)]),
     ),
-    its_share_of_each_of_its_nodes=(
+    its_share_on_each_of_its_nodes=(
         [(1, 5, "n[1-2]", 4), (5, 6, "n1", 4)],
-        *(["n1.g0,n1.g1,n2.g0,n2.g1", "n1.g0,n1.g1,n1.g2,n1.g3"], [4, 4]),
+        *({}, (6, 6 * 10 - 4 * 4 - 4), [(0, 1, 4, 5), (0, 1, 2, 3)]),
     ),
-    none_if_it_asked_for_none=([(1, 11, "n1", 0), (1, 3, "n1", 2)], ["n1.g0,n1.g1"], [2]),
+    none_if_it_asked_for_none=(*([(1, 11, "n1", 0), (1, 3, "n1", 2)], {}, (2, 2 * 8), [(0, 1)]),),
+    none_of_a_node_that_is_down=(
+        *([(1, 3, "n1", 2)], {"down": DOWN}, (2, 2 * (10 - 2 - 4)), [(0, 1)]),
+    ),
 )
-def test_a_job_takes(reads: Reads, rows: list[Row], names: list[str], counts: list[int]) -> None:
-    jobs = log(reads, *rows).in_gpus.jobs
-    assert (jobs.node_list.tolist(), jobs.nodes.tolist()) == (names, counts)
+def test_a_job_takes(
+    reads: Reads, rows: list[Row], options: Any, idle: tuple[int, float], jobs: list[Any]
+) -> None:
+    """How many GPUs there are, for how many hours together they are idle, and whose are which."""
+    inside = log(reads, *rows, **options).in_gpus
+    assert (inside.nodes, inside.holes.length_s.sum() / HOUR) == pytest.approx(idle)
+    named = [",".join(inside.holes.nodes[place] for place in places) for places in jobs]
+    assert inside.jobs.node_list.tolist() == named
+    assert inside.jobs.nodes.tolist() == list(map(len, jobs))
+    assert inside.holes.nodes[0] == "n1.g0"
 
 
 def test_where_most_nodes_have_no_gpus_nodes_are_counted(reads: Reads) -> None:

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from bftrainer_slurm.replay.logs.played import Play, play_of
-from tests.controller.worlds import cases
 from tests.replay.logs.conftest import Reads
 
 HEADER = "JobID|Partition|Priority|NNodes|Submit|Start|End|Flags|NodeList"
@@ -19,36 +18,30 @@ def play(reads: Reads, *rows: str, header: str = HEADER) -> Play | None:
     return play_of(log, log.holes, log.from_s, log.to_s)
 
 
-@cases(
-    "rows, takes",
-    those_of_its_nodes=(
-        *(["2|p|9|2|1300|1500|1900||n[1-2]", "3|p|8|1|1300|1500|1900||n3"], [(0, 1), (2,)]),
-    ),
-    none_on_nodes_that_another_job_just_left=(["2|p|1|3|1000|1200|1900||n[1-3]"], [()]),
-    none_of_a_node_that_another_one_has=(
-        *(["2|p|1|1|1300|1500|1900||n1", "3|p|1|1|1300|1600|1900||n1"], [(0,), ()]),
-    ),
-)
-def test_a_job_ends_holes(reads: Reads, rows: list[str], takes: list[tuple[int, ...]]) -> None:
-    assert [one.takes for one in play(reads, FIRST, *rows).jobs] == takes
+def test_a_node_that_a_job_has_is_no_hole_for_another(reads: Reads) -> None:
+    rows = "2|p|1|1|1300|1500|1900||n1", "3|p|1|1|1300|1600|1900||n1"
+    assert [one.takes for one in play(reads, FIRST, *rows).jobs] == [(0,), ()]
 
 
 JOB = {"eligible_s": 1300, "start_s": 1500, "gone_s": 1500, "nodes": 2, "priority": 9}
+JUST_LEFT = {"backfilled": False, "takes": ()}
 CANCELLED = {"eligible_s": 1100, "start_s": math.inf, "gone_s": 1400, "nodes": 7}
 
 
 @pytest.mark.parametrize(
     ("row", "known"),
     [
-        ("2|p|9|2|1300|1500|1900||n[1-2]", JOB | {"backfilled": True}),
+        ("2|p|9|2|1300|1500|1900||n[1-2]", JOB | {"backfilled": True, "takes": (0, 1)}),
         ("2|p|1|7|1100|Unknown|1400||None assigned", CANCELLED),
         ("2|p|1|1|1498|1500|1900||n1", {"backfilled": False}),  # as it came
-        ("2|p|1|2|1100|1200|1900||n[1-2]", {"backfilled": False}),  # on nodes that were just left
+        ("2|p|1|2|1100|1200|1900||n[1-2]", JUST_LEFT),
         ("2|p|1|1|1300|1500|1900|SchedMain|n1", {"backfilled": False}),
         ("2|p|1|1|1498|1500|1900|SchedBackfill|n1", {"backfilled": True}),
     ],
 )
-def test_how_a_job_came_to_its_nodes(reads: Reads, row: str, known: dict[str, object]) -> None:
+def test_how_a_job_came_to_its_nodes_and_whose_holes_end(
+    reads: Reads, row: str, known: dict[str, object]
+) -> None:
     (one,) = play(reads, FIRST, row).jobs
     assert {name: getattr(one, name) for name in known} == known
 
