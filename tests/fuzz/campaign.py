@@ -90,43 +90,37 @@ def fuzz(target: Target, seconds: float, seed: int) -> Outcome:
     return replace(outcome, seconds=time.monotonic() - begun_s)
 
 
-def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) -> Outcome:
-    """Run a target in C, built by any compiler, on inputs and on seeded changes of them.
+def replay_in_c(target: Target, inputs: list[bytes]) -> Outcome:
+    """Run a target in C, built by any compiler, on inputs.
 
     Raises:
         BuildError: it cannot be built.
     """
     program = built(f"fuzz_{target.name}")
-    tried = [*inputs, *_changed(target, inputs, changes, random.Random(seed))]
     with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
         file, number = Path(name) / "inputs", Path(name) / "number"
-        file.write_bytes(b"".join(struct.pack("=I", len(data)) + data for data in tried))
+        file.write_bytes(b"".join(struct.pack("=I", len(data)) + data for data in inputs))
         code, said = _run([str(program), str(file), str(number)], 0.0)
         return Outcome(
             target.name,
-            len(tried),
-            crash=kept(target, tried[int(number.read_text())]) if code else None,
+            len(inputs),
+            crash=kept(target, inputs[int(number.read_text())]) if code else None,
             said="" if code == 0 else said[-3_000:] or f"exit code {code}",
         )
 
 
-def _changed(
-    target: Target, inputs: list[bytes], changes: int, draw: random.Random
-) -> Iterator[bytes]:
-    """Draw changes of inputs: up to four places in one, each with something else or nothing."""
+def changed(target: Target, changes: int, seed: int) -> Iterator[bytes]:
+    """Draw changes of what is kept: up to four places, each with something else or nothing."""
+    draw, inputs = random.Random(seed), target.corpus()
     pieces = [*_PIECES, *(word.encode("latin-1") for word in target.words)]
     for _ in range(changes):
         data = bytearray(draw.choice(inputs))
         for _ in range(draw.randint(1, 4)):
             other = draw.choice(inputs)
-            new = (
-                b"",
-                draw.randbytes(1),
-                draw.choice(pieces),
-                other[draw.randint(0, len(other)) :],
-            )
+            rest = other[draw.randint(0, len(other)) :]
             at = draw.randint(0, len(data))
-            data[at : draw.choice((at, at + 1, draw.randint(at, len(data))))] = draw.choice(new)
+            end = draw.choice((at, at + 1, draw.randint(at, len(data))))
+            data[at:end] = draw.choice((b"", draw.randbytes(1), draw.choice(pieces), rest))
         yield bytes(data[: target.longest])
 
 
@@ -141,7 +135,7 @@ def kept(target: Target, data: bytes) -> Path:
 def _blind(target: Target, until_s: float, seed: int) -> Outcome:
     outcome, executions = Outcome(target.name, 0), 0
     while time.monotonic() < until_s and not outcome.said:
-        outcome = replay_in_c(target, target.corpus(), _A_ROUND, seed + executions)
+        outcome = replay_in_c(target, [*changed(target, _A_ROUND, seed + executions)])
         executions += outcome.executions
     return replace(outcome, executions=executions)
 

@@ -8,15 +8,14 @@ are not real.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-from typing import Any, cast
+from typing import Any
 
 from bftrainer_slurm.keeper.credentials import Gate, proof
 from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode, parse_from_keeper
 from bftrainer_slurm.keeper.protocol import MAX_ANSWER, VERSION
 from bftrainer_slurm.keeper.server import Keeper
-from tests.fuzz import BrokenPromiseError, promise
+from tests.fuzz import promise
 
 CONNECTIONS = 4
 _MAX_STEPS = 64
@@ -31,7 +30,7 @@ def conversation(data: bytes) -> None:
     loop = _Loop()
     asyncio.set_event_loop(loop)
     broken: list[str] = []
-    loop.set_exception_handler(lambda _, context: broken.append(_told(context)))
+    loop.set_exception_handler(lambda _, context: broken.append(repr(context)))
     try:
         loop.run_until_complete(_talk(data.split(b"\0")[:_MAX_STEPS], loop))
     finally:
@@ -57,17 +56,13 @@ async def _talk(steps: list[bytes], loop: _Loop) -> None:
         line.hang_up()
     await _settled()
     promise(keeper.registry.status()["members"] == 0, "a member that has gone is still counted")
-    await _end(loop.tasks - {asyncio.current_task()})
-
-
-async def _end(tasks: set[asyncio.Task[Any] | None]) -> None:
-    """End what still waits for a time limit; what has ended has ended without an error."""
-    there = [task for task in tasks if task is not None]
-    for task in there:
+    # What still waits for a time limit is ended; what has ended has ended without an error.
+    tasks = loop.tasks - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    for found in await asyncio.gather(*there, return_exceptions=True):
-        cancelled = isinstance(found, asyncio.CancelledError)
-        promise(cancelled or not isinstance(found, BaseException), f"a task ended in {found!r}")
+    for found in await asyncio.gather(*tasks, return_exceptions=True):
+        good = found is None or isinstance(found, asyncio.CancelledError)
+        promise(good, f"a task ended in {found!r}")
 
 
 async def _settled() -> None:
@@ -84,59 +79,45 @@ class _Line:
         self._wire: _Wire | None = None
 
     def step(self, said: bytes) -> None:
-        wire = self._connected()
+        if self._wire is None or self._wire.over:
+            self._wire = _Wire(self._keeper.registry.session())
         if said == b"!close":
             self.hang_up()
         elif said in _ROLES:
-            wire.hear(f"hello {VERSION} {_ARRAY} {_NONCE}\n".encode())
-            wire.hear(self._proof(wire, str(_ARRAY)))
+            self._introduce(self._wire, str(_ARRAY))
             where = Identity(_ARRAY, self._number, f"n{self._number}", _ROLES[said])
-            wire.hear(encode(Join(where)))
+            self._wire.hear(encode(Join(where)))
         elif said == b"!token":
-            wire.hear(f"hello {VERSION} controller {_NONCE}\n".encode())
-            wire.hear(self._proof(wire, "controller"))
+            self._introduce(self._wire, "controller")
         else:
-            wire.hear(said)
+            self._wire.hear(said)
 
-    def _proof(self, wire: _Wire, who: str) -> bytes:
-        """A good proof, if the keeper has been asked for a challenge and nothing else."""
+    def _introduce(self, wire: _Wire, who: str) -> None:
+        """Prove it, if the keeper has been asked for a challenge and nothing else."""
+        wire.hear(f"hello {VERSION} {who} {_NONCE}\n".encode())
         secret, words = self._keeper.registry.secret(who), wire.first.split()
         answer = words[1].decode() if words[:1] == [b"challenge"] else ""
-        return f"proof {proof(secret, 'client', who, _NONCE, answer)}\n".encode()
+        wire.hear(f"proof {proof(secret, 'client', who, _NONCE, answer)}\n".encode())
 
     def hang_up(self) -> None:
         if self._wire is not None:
             self._wire.abort()
             self._wire = None
 
-    def _connected(self) -> _Wire:
-        if self._wire is None or self._wire.is_closing():
-            self._wire = _Wire()
-            self._wire.connect(self._keeper.registry.session())
-        return self._wire
-
 
 class _Wire(asyncio.Transport):
     """A connection without a socket: what is written to it is checked, and forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: asyncio.Protocol) -> None:
         super().__init__()
-        self._protocol: asyncio.BaseProtocol | None = None
-        self._closing = False
-        self._written = b""
-
-    def connect(self, protocol: asyncio.Protocol) -> None:
-        self._protocol = protocol
+        self.protocol: Any = protocol
+        self.over = False
+        self.first = b""  # the first line that was written
         protocol.connection_made(self)
 
     def hear(self, data: bytes) -> None:
-        if not self._closing:
-            cast(asyncio.Protocol, self._protocol).data_received(data)
-
-    @property
-    def first(self) -> bytes:
-        """The first line that was written."""
-        return self._written.partition(b"\n")[0]
+        if not self.over:
+            self.protocol.data_received(data)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         written = bytes(data)
@@ -145,31 +126,24 @@ class _Wire(asyncio.Transport):
             pass  # the keeper's own status, a controller's stream, a word to older members
         elif written.startswith(b"{"):
             parse_from_keeper(written)
-        self._written = self._written or written
+        self.first = self.first or written.partition(b"\n")[0]
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
+        self.protocol = protocol
 
     def is_closing(self) -> bool:
-        return self._closing
+        return self.over
 
     def close(self) -> None:
-        if not self._closing:
-            self._closing = True
-            lost = cast(asyncio.BaseProtocol, self._protocol).connection_lost
-            asyncio.get_running_loop().call_soon(lost, None)
+        if not self.over:
+            self.over = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
 
     def abort(self) -> None:
         self.close()
 
     def get_write_buffer_size(self) -> int:
         return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -178,20 +152,11 @@ class _Loop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.ahead_s = 0.0
-        self.tasks: set[asyncio.Task[Any] | None] = set()
-        self.set_task_factory(self._begun)
+        self.tasks: set[Any] = set()
 
-    def _begun(self, loop: asyncio.AbstractEventLoop, coroutine: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop)
-        self.tasks.add(task)
+    def create_task(self, *what: Any, **options: Any) -> asyncio.Task[Any]:
+        self.tasks.add(task := super().create_task(*what, **options))
         return task
 
     def time(self) -> float:
         return super().time() + self.ahead_s
-
-
-def _told(context: dict[str, Any]) -> str:
-    error = context.get("exception")
-    if isinstance(error, BrokenPromiseError):
-        return str(error)
-    return json.dumps(f"{context.get('message')}: {error!r}")

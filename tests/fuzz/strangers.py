@@ -10,7 +10,6 @@ import copy
 import json
 import math
 import re
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -45,6 +44,7 @@ from bftrainer_slurm.keeper.protocol import (
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
 from tests.fuzz import promise
+from tests.keeper.wire import who_says
 
 
 def line(data: bytes) -> None:
@@ -78,17 +78,17 @@ def message(data: bytes) -> None:
 
 def answer(data: bytes) -> None:
     """Hear DATA from a keeper that is none: as a challenge, and as what a believed one says."""
-    with _who_says(data) as ours, contextlib.suppress(OSError, CredentialError):
+    with who_says(data) as ours, contextlib.suppress(OSError, CredentialError):
         introduce(ours, "controller", b"token", b"", 1.0)
         promise(False, "who does not know the secret is believed")
     client = KeeperClient("keeper:1", "token")
     with patch("bftrainer_slurm.keeper.client.introduce"):
-        with _who_says(data), contextlib.suppress(KeeperError):
+        with who_says(data), contextlib.suppress(KeeperError):
             client.status()
-        with _who_says(data), contextlib.suppress(KeeperError):
+        with who_says(data), contextlib.suppress(KeeperError):
             for _ in client.watch("", 0):
                 pass
-        with _who_says(data), contextlib.suppress(KeeperError):
+        with who_says(data), contextlib.suppress(KeeperError):
             client.join(1, 2, "n1", b"secret")
 
 
@@ -195,15 +195,6 @@ class _Squeue:
 
     def _text(self, at: int) -> str:
         return self.texts[at] if at < len(self.texts) else self.texts[0]
-
-
-@contextlib.contextmanager
-def _who_says(data: bytes) -> Any:
-    ours, theirs = socket.socketpair()
-    with theirs, patch("socket.create_connection", lambda *_, **__: ours):
-        theirs.sendall(data[:65_536])
-        theirs.shutdown(socket.SHUT_WR)
-        yield ours
 
 
 def _show(found: dict[str, Any]) -> None:

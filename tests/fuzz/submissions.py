@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bftrainer_slurm.spec import (
     MAX_COMMENT,
@@ -21,38 +21,38 @@ from bftrainer_slurm.submission.rewrite import Asked, Rewriting, Site, rewrite
 from bftrainer_slurm.submission.rewrite_program import answer
 from tests.fuzz import promise
 
-Read = TypeVar("Read")
-
 
 def option(data: bytes) -> None:
     """Read ``--bftrainer=DATA``."""
-    _or_error(lambda: parse_spec(_text(data)))
+    with _or_one_clean_line():
+        parse_spec(_text(data))
 
 
 def comment(data: bytes) -> None:
     """Read a comment, also one that says that it is a trainer's, and write it again."""
     for text in (_text(data), f"bftrainer:{_text(data)}"):
-        record = _or_error(lambda text=text: parse_comment(text))  # type: ignore[misc]
+        record = None
+        with _or_one_clean_line():
+            record = parse_comment(text)
         if isinstance(record, TrainerRecord):
             promise(parse_comment(format_comment(record)) == record, "written, it is another")
         # What squeue prints has lost the bytes that were no text.
         lost = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        _or_error(lambda lost=lost: parse_comment(lost))  # type: ignore[misc]
+        with _or_one_clean_line():
+            parse_comment(lost)
 
 
 def rewriting(data: bytes) -> None:
     """Rewrite the options of a command line (the words before an empty one) and of a script."""
     line, _, script = _text(data).partition("\n")
     words = line.split(" ")
-    try:
+    done = None
+    with _or_one_clean_line():
         written = WrittenOptions(read_directives(f"#!/bin/sh\n{script}"), read_options(words))
-    except SubmissionError as error:
-        _promise_one_line(error)
-        return
-    given = {"job-name": "x", **(written.script or {}), **written.command}
-    site = Site("bftrainer", qos=given.get("comment", ""), share=len(words) % 2 == 0)
-    asked = Asked(given, written, given.get("bftrainer"), 0.0)
-    done = _or_error(lambda: rewrite(asked, site, lambda words: script))
+        given = {"job-name": "x", **(written.script or {}), **written.command}
+        site = Site("bftrainer", qos=given.get("comment", ""), share=len(words) % 2 == 0)
+        asked = Asked(given, written, given.get("bftrainer"), 0.0)
+        done = rewrite(asked, site, lambda words: script)
     if isinstance(done, Rewriting):
         _promise_trainer(done)
 
@@ -85,16 +85,12 @@ def _promise_answer(words: bytes) -> None:
     promise(refused == (b"refuse" in texts[::3]), "a refusal has other words beside it")
 
 
-def _or_error(read: Callable[[], Read]) -> Read | str:
+@contextmanager
+def _or_one_clean_line() -> Iterator[None]:
     try:
-        return read()
+        yield
     except (SpecError, SubmissionError) as error:
-        _promise_one_line(error)
-        return str(error)
-
-
-def _promise_one_line(error: Exception) -> None:
-    promise(str(error).isprintable() and str(error) != "", f"not one clean line: {error!r}")
+        promise(str(error).isprintable() and str(error) != "", f"not one clean line: {error!r}")
 
 
 def _text(data: bytes) -> str:

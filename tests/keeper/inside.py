@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,17 +29,21 @@ STORE = "127.0.0.1:4321"
 class Inside:
     """The keeper, and how to be a member of it."""
 
-    port: int
     client: KeeperClient
     loop: asyncio.AbstractEventLoop
     registry: Registry
     members: list[Membership] = field(default_factory=list)
 
-    def member(self, task: int, secret: bytes | None = None, **options: Any) -> Membership:
-        """Start an agent's client, with its trainer's secret or another one."""
+    def member(
+        self, task: int, secret: bytes | None = None, at: str = "", **options: Any
+    ) -> Membership:
+        """Start an agent's client, with its trainer's secret or another one.
+
+        It looks for a keeper here, or ``at`` other addresses.
+        """
         identity = Identity(12, task, f"n{task}", Role.AGENT)
         given = secret_for(12) if secret is None else secret
-        member = Membership(self.client.address, identity, given, **options)
+        member = Membership(at or self.client.address, identity, given, **options)
         member.start()
         self.members.append(member)
         return member
@@ -79,11 +83,8 @@ def secret_for(array: int = 12, user: int | None = None) -> bytes:
 
 
 @contextmanager
-def keeper_inside(gate: Gate | None = None, send_buffer: int = 0) -> Iterator[Inside]:
-    """Run a keeper until the context ends; its members are closed with it.
-
-    ``send_buffer``: how many bytes the kernel takes for a member that does not read, about.
-    """
+def keeper_inside(gate: Gate | None = None) -> Iterator[Inside]:
+    """Run a keeper until the context ends; its members are closed with it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -91,13 +92,11 @@ def keeper_inside(gate: Gate | None = None, send_buffer: int = 0) -> Iterator[In
     async def begin() -> tuple[asyncio.Server, Registry]:
         keeper = Keeper(gate or Gate(TOKEN, KEY, only_user=os.getuid()))
         server = await keeper.listen("127.0.0.1", 0)
-        if send_buffer:  # accepted connections have what the listener has
-            server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         return server, keeper.registry
 
     server, registry = asyncio.run_coroutine_threadsafe(begin(), loop).result(120)
     port = server.sockets[0].getsockname()[1]
-    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=120), loop, registry)
+    inside = Inside(KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=120), loop, registry)
     try:
         yield inside
     finally:
@@ -106,6 +105,8 @@ def keeper_inside(gate: Gate | None = None, send_buffer: int = 0) -> Iterator[In
 
         async def end() -> None:
             server.close()
+            for session in [*registry._sessions.values()]:
+                session.hang_up()
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
@@ -116,20 +117,14 @@ def keeper_inside(gate: Gate | None = None, send_buffer: int = 0) -> Iterator[In
 
 def together(members: list[Membership], cause: str = "new") -> list[Generation]:
     """Let members get into a generation; return what each was told, in their order."""
-    found: dict[int, Generation] = {}
 
-    def get_in(at: int) -> None:
-        generation = members[at].wait_generation(120)
+    def get_in(member: Membership) -> Generation:
+        generation = member.wait_generation(120)
         if generation.store is None:
-            members[at].offer_store(generation.number, STORE)
-        found[at] = generation
+            member.offer_store(generation.number, STORE)
+        return generation
 
     for member in members:
         member.ready(cause)
-    threads = [threading.Thread(target=get_in, args=(at,)) for at in range(len(members))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == len(members), "not all got into a generation"
-    return [found[at] for at in range(len(members))]
+    with ThreadPoolExecutor(len(members)) as each:
+        return [*each.map(get_in, members)]

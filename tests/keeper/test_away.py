@@ -21,7 +21,7 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from tests.keeper.simulated import LEADS, WAITS, World, started
-from tests.keeper.test_batches import JOIN, JOINED, STEP
+from tests.keeper.test_batches import JOINED, STEP
 
 
 def test_when_slurm_has_ended_all_that_cannot_be_heard_who_waits_begins() -> None:
@@ -50,13 +50,6 @@ def test_all_that_come_back_train_on_and_who_has_waited_joins_them() -> None:
     assert [one.why for one in world.told(1)] == ["join"]
 
 
-def test_a_script_that_is_heard_again_is_ended_by_nobody() -> None:
-    world = World().batch(0, LEADS).batch(1).cut(0, role=Role.BATCH).wait(31)
-    assert world.batch(0, LEADS).notes[-1] == Note(NoteKind.BACK, 12, 0)
-    world.quiet().wait(10_000)
-    assert world.turns() == {} and not world.notes
-
-
 def test_who_was_without_the_others_stands_still_before_it_counts_again() -> None:
     """Another process may come: the first one's workers may still train."""
     world = started(1).cut(1).start(3).start(1, ready=False)
@@ -77,10 +70,6 @@ def test_nobody_waits_for_one_that_ends_or_stands_still(word: FromMember | None)
 def led() -> World:
     """Task 0 runs the script, whose step trains on 0 and 1."""
     return World(2).batch(0, STEP).batch(1, JOINED).start(0, 1, step=0).settle(1).quiet()
-
-
-def test_steps_that_go_on_take_newcomers_in_while_the_scripts_node_is_away() -> None:
-    assert led().cut(0).cut(0, role=Role.BATCH).batch(2).turns() == {2: JOIN}
 
 
 def test_an_agent_that_ends_without_a_word_is_gone_when_its_script_says_that_no_step_runs() -> None:

@@ -71,22 +71,19 @@ def test_the_controller_knows_whose_script_the_others_wait_for_and_until_when() 
     assert told() == [(1, 0)]
 
 
-def test_the_step_that_joins_is_handed_on(led: World) -> None:
-    join = replace(JOIN, step=3)
-    assert trains(led, 0, step=3) == {0: Turn("trains", 3)}
-    assert say(led, 0, replace(STEP, step=3)) == {1: join, 2: join}
-    assert led.batch(3).turns() == {3: join}
+@pytest.mark.parametrize(("number", "told"), [(3, 3), (-2, -1)], ids=["", "without a number"])
+def test_a_step_that_joins_is_known_to_the_scripts_node_which_hands_it_on(
+    led: World, number: int, told: int
+) -> None:
+    assert trains(led, 0, number) == {0: Turn("trains", told)}
+    assert say(led, 0, replace(STEP, step=3)) == {task: replace(JOIN, step=3) for task in (1, 2)}
+    assert led.batch(3).turns() == {3: replace(JOIN, step=3)}
 
 
 def test_a_script_that_trains_outside_of_steps_runs_on_each(led: World) -> None:
     assert trains(led, 0, step=-1) == {1: Turn("each"), 2: Turn("each")}
     say(led, 1, LEADS)
     assert led.batch(3).turns() == {3: Turn("each")}
-
-
-def test_of_a_step_without_a_number_the_scripts_node_knows_which_one_it_is(led: World) -> None:
-    assert trains(led, 0, step=-2) == {0: Turn("trains")}
-    assert say(led, 0, STEP) == {1: JOIN, 2: JOIN}
 
 
 def test_who_is_through_with_a_step_waits_for_the_next_one(stepping: World) -> None:
@@ -118,11 +115,6 @@ def test_when_the_leader_is_lost_others_train_on_and_then_run_the_script(steppin
     assert say(stepping, 1, THROUGH) == {1: Turn("wait")}, "others are not through"
     say(stepping, 2, THROUGH)
     assert say(stepping, 0, THROUGH)[0] == Turn("lead", done=DONE)
-
-
-def test_a_leader_that_is_gone_is_followed(led: World) -> None:
-    lose(led, 0)
-    assert led.lost(0, "n0").turns() == {1: Turn("lead")}
 
 
 @pytest.mark.parametrize("task", [0, 2])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import socketserver
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 
 from bftrainer_slurm.keeper import server
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
-from bftrainer_slurm.keeper.credentials import challenge
+from bftrainer_slurm.keeper.credentials import Gate
 from bftrainer_slurm.keeper.messages import Serving, encode
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, write_line
-from tests.keeper.inside import TOKEN, keeper_inside
+from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside
+from tests.keeper.wire import who_says
 
 NO_STATUS = [
     b"document\n",
@@ -51,7 +53,7 @@ def test_what_is_no_stream_of_notes_is_an_error(answer: bytes) -> None:
 def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up() -> None:
     note = NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED))
     said = encode(Serving("abc")) + b"\n" + write_line({"note": note})
-    with somebody_who_says(said, then_is_silent=True) as client:
+    with somebody_who_says(said, ends=False) as client:
         stream = client.watch("", 0, silent_s=3)
         assert [next(stream) for _ in range(2)] == [("abc", None)] * 2
         assert next(stream) == ("abc", note)
@@ -71,34 +73,18 @@ def test_a_keeper_without_news_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
         assert numbered.note.kind is NoteKind.SUBMITTED
 
 
-def test_all_that_a_keeper_remembers_ends_in_an_empty_line() -> None:
-    with keeper_inside() as keeper:
-        for _ in range(3):
-            keeper.client.tell(Note(NoteKind.SUBMITTED))
-        stream = (note and note.number for _, note in keeper.client.watch("", 0))
-        assert [next(stream) for _ in range(5)] == [None, 1, 2, 3, None]
+def test_a_client_goes_on_to_the_host_where_our_keeper_answers(keeper: Inside) -> None:
+    hangs, another = socket.create_server(("127.0.0.1", 0)), keeper_inside(Gate("other", KEY))
+    with hangs, another as other:
+        silent, ours = f"127.0.0.1:{hangs.getsockname()[1]}", keeper.client.address
+        address = ",".join(("127.0.0.1:1", silent, other.client.address, ours))
+        client = KeeperClient(address, TOKEN, timeout_s=3)
+        client.own(13, 0, 1)
+        assert client.status()[1] is None
 
 
 @contextmanager
-def somebody_who_says(answer: bytes, then_is_silent: bool = False) -> Iterator[KeeperClient]:
-    hangs_up = threading.Event()
-
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            line = self.rfile.readline()
-            if line.startswith(b"hello "):
-                _, _, who, nonce = line.decode().split()
-                self.wfile.write(challenge(TOKEN.encode(), who, nonce)[0])
-                self.rfile.readline()
-                self.rfile.readline()
-            self.wfile.write(answer)
-            if then_is_silent:
-                hangs_up.wait()
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listener:
-        threading.Thread(target=listener.serve_forever, daemon=True).start()
-        try:
-            yield KeeperClient(f"127.0.0.1:{listener.server_address[1]}", TOKEN)
-        finally:
-            hangs_up.set()
-            listener.shutdown()
+def somebody_who_says(answer: bytes, ends: bool = True) -> Iterator[KeeperClient]:
+    """A client that believes in whoever says this."""
+    with who_says(answer, ends), patch("bftrainer_slurm.keeper.client.introduce"):
+        yield KeeperClient("127.0.0.1:1", TOKEN)

@@ -1,20 +1,19 @@
 """What a keeper does for elements, controllers, readers and strangers; and its process."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import find_or_start, read_address
+from bftrainer_slurm.keeper.disclosure import disclosed
+from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.keeper import Keeper, started_keeper
-from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, secret_for
 
 UP = Note(NoteKind.UP, 12, 0, "n1")
@@ -41,40 +40,34 @@ def test_one_element_of_a_trainer_is_the_first(keeper: Inside) -> None:
     assert join(keeper, 12, 1) == ("12.1", False)
 
 
-def test_a_watcher_hears_old_notes_too_and_goes_on_where_it_stopped(keeper: Inside) -> None:
+def test_a_watcher_hears_old_notes_too_and_that_this_is_all_and_goes_on_where_it_stopped(
+    keeper: Inside,
+) -> None:
     keeper.client.tell(SUBMITTED)
     join(keeper, 12, 0)
-    assert keeper.notes(2) == [SUBMITTED, UP]
     stream = keeper.client.watch("", 0)
-    identity, _ = next(stream)
-    first = next(note for _, note in stream if note)
-    assert keeper.notes(1, identity, first.number) == [UP]
+    heard = [next(stream) for _ in range(4)]
+    assert [one and one.note for _, one in heard] == [None, SUBMITTED, UP, None]
+    assert keeper.notes(1, heard[0][0], after=1) == [UP]
 
 
-def test_anybody_sees_the_status_and_of_trainers_what_squeue_shows(keeper: Inside) -> None:
-    mine = {"array": 9, "name": "digits", "nodes": ["n1"], "samples": 5.0, "error": "my secret"}
-    keeper.client.publish({"pool": 3, "trainers": [mine]})
+@pytest.mark.parametrize("private", [False, True])
+def test_anybody_sees_the_status_and_of_trainers_what_squeue_shows_or_nothing_of_private_jobs(
+    keeper: Inside, private: bool
+) -> None:
+    shown = {"array": 9, "name": "digits", "gpus": 2, "nodes": ["n1"]}
+    mine = {**shown, "samples": 5.0, "error": "my secret"}
+    keeper.client.publish({"pool": 3, "trainers": [mine], "jobs_private": private})
     age_s, status = KeeperClient(keeper.client.address).status()
     assert status is not None and 0 <= age_s < 60
-    shown = {"array": 9, "name": "digits", "nodes": ["n1"], "hidden": True}
-    assert (status["pool"], status["trainers"]) == (3, [shown])
+    trainers = [] if private else [shown | {"hidden": True}]
+    assert (status["pool"], status["trainers"]) == (3, trainers)
     assert (keeper.client.status()[1] or {})["trainers"] == [mine]
 
 
-@pytest.mark.parametrize("token", ["", "wrong"])
-def test_what_only_the_controller_may_needs_its_token(keeper: Inside, token: str) -> None:
-    stranger = KeeperClient(keeper.client.address, token)
-    requests = (
-        lambda: stranger.publish({}),
-        lambda: next(stranger.watch("", 0)),
-        lambda: stranger.own(12, 0, 1),
-        lambda: stranger.part(12, [1]),
-        lambda: stranger.lost(12, 1, "n1"),
-        lambda: stranger.say(12, "begins"),
-    )
-    for ask in requests:
-        with pytest.raises(KeeperError, match=r"no secret here|has another key"):
-            ask()
+@pytest.mark.parametrize("status", [b"[" * 10_000, b"[1]"])
+def test_what_is_no_status_shows_nothing(status: bytes) -> None:
+    assert disclosed(status, lambda array: True) == b""
 
 
 def test_a_forged_word_that_an_element_is_up_takes_nothing_away(keeper: Inside) -> None:
@@ -93,21 +86,10 @@ def test_without_a_keeper_the_client_says_so_in_one_line() -> None:
 # The process.
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
-    with started_keeper(tmp_path_factory.mktemp("state")) as running:
-        yield running
-
-
 def test_it_does_without_torch() -> None:
     program = "import sys, bftrainer_slurm.keeper.__main__; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.stdout == "False\n"
-
-
-def test_one_that_answers_is_found_again(process: Keeper) -> None:
-    found, known = find_or_start(process.state, "127.0.0.1:0"), process.client
-    assert (found.address, found.token) == (known.address, known.token)
 
 
 def test_datagrams_of_submissions_reach_a_watcher_as_one_note(keeper_process: Keeper) -> None:
@@ -121,28 +103,21 @@ def test_datagrams_of_submissions_reach_a_watcher_as_one_note(keeper_process: Ke
     assert next(notes) == SUBMITTED
 
 
-def test_it_ends_though_others_listen_and_the_next_has_its_address(tmp_path: Path) -> None:
-    with started_keeper(tmp_path) as first:
-        address, stream = first.address, first.client.watch("", 0)
-        next(stream)
-        assert first.pid is not None
-        os.kill(first.pid, signal.SIGTERM)
-        wait_until(lambda: first.pid is None)
-        assert [note for _, note in stream if note] == []
-    with started_keeper(tmp_path) as second:
-        assert second.address == address
-        second.client.tell(SUBMITTED)
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_says_where_it_listens_and_how_it_was_ended(
+def test_it_is_found_again_ends_though_others_listen_and_the_next_is_in_its_place(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    command = [sys.executable, "-m", "bftrainer_slurm.keeper", "--state", tmp_path / "state"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as keeper:
-        assert keeper.stderr is not None
-        line = keeper.stderr.readline()
-        keeper.send_signal(number)
-        assert keeper.wait(120) == code
-    address = read_address(tmp_path / "state")
-    assert line.endswith(f"keeper at {address}, state in {tmp_path / 'state'}\n")
+    state = tmp_path / "state"
+    command = [sys.executable, "-m", "bftrainer_slurm.keeper", "--state", state]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        keeper = find_or_start(state, "127.0.0.1:0")
+        next(stream := keeper.watch("", 0))
+        process.send_signal(number)
+        assert process.wait(120) == code
+        assert [note for _, note in stream if note] == []
+    assert line.endswith(f"keeper at {keeper.address}, state in {state}\n")
+    with started_keeper(state) as second:
+        assert second.client == replace(keeper, timeout_s=second.client.timeout_s)
+        second.client.tell(SUBMITTED)

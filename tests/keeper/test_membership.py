@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,9 +18,8 @@ from bftrainer_slurm.keeper.membership import (
 )
 from bftrainer_slurm.keeper.messages import Change, Identity, Role
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NoteKind, ProtocolError
-from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.waiting import wait_until
-from tests.keeper.inside import STORE, Inside, together
+from tests.keeper.inside import STORE, Inside, keeper_inside, together
 
 JOIN = Change(planned=True, why="join")
 Pair = list[Membership]  # that train together
@@ -69,16 +69,14 @@ def test_a_planned_leave_is_answered_when_the_leaver_is_out(
     keeper: Inside, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "PART_S", 100.0)
-    answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(keeper.client.part(12, [2])))
-    asking.start()
-    wait_until(lambda: pair[0].change and pair[1].change)
-    pair[1].ready("change")
-    together(pair[:1], "change")
-    with pytest.raises(ReleasedError):
-        pair[1].wait_generation(120)
-    asking.join()
-    assert answers == [True]
+    with ThreadPoolExecutor() as asking:
+        left = asking.submit(keeper.client.part, 12, [2])
+        wait_until(lambda: pair[0].change and pair[1].change)
+        pair[1].ready("change")
+        together(pair[:1], "change")
+        with pytest.raises(ReleasedError):
+            pair[1].wait_generation(120)
+        assert left.result()
 
 
 @pytest.mark.parametrize(("array", "task", "done"), [(12, 2, False), (12, 7, True), (99, 1, True)])
@@ -100,18 +98,14 @@ def test_done_is_said_even_as_the_connection_was_just_looked_after(
     keeper: Inside, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Membership._on_turn
-    looked = threading.Event()
 
-    def look_and_pause(member: Membership, now_s: float) -> list[bytes]:
+    def look_as_it_ends(member: Membership, now_s: float) -> list[bytes]:
         said = look(member, now_s)
-        if member is pair[0] and not looked.is_set():
-            looked.set()
-            wait_until(lambda: member._over)
+        if member is pair[0] and member._over is None:
+            member.done()
         return said
 
-    monkeypatch.setattr(Membership, "_on_turn", look_and_pause)
-    assert looked.wait(120)
-    pair[0].done()
+    monkeypatch.setattr(Membership, "_on_turn", look_as_it_ends)
     wait_until(lambda: keeper.told()["members"] == 1)
     assert pair[1].change is None
 
@@ -163,15 +157,6 @@ def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> 
     assert failed.text == "Traceback:\nZeroDivisionError\n"
 
 
-def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside) -> None:
-    keeper.client.own(12, 0, 4, Sizes((2, 4)))
-    for task in (1, 2, 3):
-        keeper.member(task).ready("new")
-    keeper.client.own(12, 0, 2, Sizes((2, 4)))  # there are no more
-    (reformed,) = keeper.notes(1)
-    assert dict(reformed.measures)["nodes"] == 2.0
-
-
 def test_a_forked_child_does_not_keep_the_connection_open(keeper: Inside, pair: Pair) -> None:
     ready, told = os.pipe()
     child = os.fork()
@@ -192,20 +177,13 @@ def test_an_identity_that_cannot_be_is_found_at_once() -> None:
         Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), b"secret")
 
 
-def test_closing_ends_a_wait(keeper: Inside) -> None:
-    member = keeper.member(1)
-    threading.Timer(0.2, member.close).start()
-    with pytest.raises(MembershipError):
-        member.wait_generation(30)
-
-
-def refuse(_: object) -> None:
-    raise RuntimeError("can't start new thread")
-
-
 def test_what_nobody_foresaw_ends_a_wait_and_says_why(
     keeper: Inside, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def refuse(_: Notice) -> None:
+        raise RuntimeError("can't start new thread")
+
+    keeper.client.own(12, 0, 1)
     member = keeper.member(1, on_notice=refuse)
     member.ready("new")
     member.wait_generation(60)
@@ -213,14 +191,6 @@ def test_what_nobody_foresaw_ends_a_wait_and_says_why(
     with pytest.raises(MembershipError, match="can't start new thread"):
         member.wait_generation(60)
     assert "takes no part in its trainer any more" in caplog.text
-
-
-def test_a_member_whose_thread_cannot_start_ends(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as without, pytest.raises(RuntimeError, match="new thread"):
-        without.setattr(threading.Thread, "start", refuse)
-        keeper.member(1)
 
 
 def test_a_change_that_overtakes_its_generation_is_not_forgotten(keeper: Inside) -> None:
@@ -237,9 +207,23 @@ def test_a_change_that_overtakes_its_generation_is_not_forgotten(keeper: Inside)
     assert first.change == Change(planned=False, why="loss")
 
 
-def test_without_a_keeper_members_wait_and_are_ended_all_the_same() -> None:
-    member = Membership("127.0.0.1:1", Identity(12, 1, "n1", Role.AGENT), b"secret")
-    member.start()
+def test_without_a_keeper_members_wait_and_are_ended_all_the_same(keeper: Inside) -> None:
+    member = keeper.member(1, at="127.0.0.1:1")
     with pytest.raises(TimeoutError):
         member.wait_generation(0.3)
-    member.done()
+    threading.Timer(0.2, member.done).start()
+    with pytest.raises(MembershipError, match="closed"):
+        member.wait_generation(30)
+
+
+def test_members_that_lose_their_keeper_stand_with_the_next_as_before(keeper: Inside) -> None:
+    keeper.client.own(12, 0, 3)
+    with keeper_inside() as first:
+        first.client.own(12, 0, 3)
+        addresses = ",".join(("127.0.0.1:1", first.client.address, keeper.client.address))
+        members = [keeper.member(task, at=addresses) for task in range(3)]
+        together(members)
+    (note,) = keeper.notes(1)
+    assert note.kind is NoteKind.REFORMED, "all are back where they were"
+    assert dict(note.measures)["nodes"] == 3
+    assert all(member.change is None for member in members)

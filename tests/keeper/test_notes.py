@@ -9,23 +9,15 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 
 @pytest.mark.parametrize("kind", [NoteKind.LEFT, NoteKind.CUT])
-def test_what_a_task_has_left_is_forgotten_when_it_is_back(kind: NoteKind) -> None:
-    notes = Notes()
-    notes.add(Note(kind, 1, 1, "n1"))
-    notes.add(Note(kind, 1, 2, "n2"))
-    notes.add(Note(NoteKind.BACK, 1, 1))
-    kinds = [(one.note.kind, one.note.task) for one in notes.since(0)]
-    assert kinds == [(kind, 2), (NoteKind.BACK, 1)]
-
-
-def test_that_a_task_is_back_is_news_once_and_only_if_it_had_left_or_was_cut_off() -> None:
-    notes = Notes()
-    back = Note(NoteKind.BACK, 1, 1)
+def test_what_a_task_has_left_is_forgotten_when_it_is_back_which_is_news_once(
+    kind: NoteKind,
+) -> None:
+    notes, back = Notes(), Note(NoteKind.BACK, 1, 1)
     assert not notes.add(back)
-    notes.add(Note(NoteKind.CUT, 1, 1, "n1"))
-    assert notes.add(back)
-    assert not notes.add(back)
-    assert [one.note for one in notes.since(0)] == [back]
+    for task in (1, 2):
+        notes.add(Note(kind, 1, task, f"n{task}"))
+    assert [notes.add(back), notes.add(back)] == [True, False]
+    assert [one.note for one in notes.since(0)] == [Note(kind, 1, 2, "n2"), back]
 
 
 def test_hints_that_anybody_can_send_push_no_news_of_members_out() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import Gate, challenge, secret_of_job
-from bftrainer_slurm.keeper.membership import Membership
-from bftrainer_slurm.keeper.messages import Generation, Identity, Peer, Role, Welcome, encode
+from bftrainer_slurm.keeper.messages import Generation, Peer, Welcome, encode
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside, secret_for, together
 from tests.keeper.wire import Wire
@@ -125,8 +124,7 @@ def test_who_poses_as_the_keeper_gets_no_token_and_nobody_obeys_it(
             return f"{' '.join(wire.challenge)}\n".encode()
 
     with impostor(IMPOSTORS.get(kind, replay)) as (address, heard):
-        deceived = Membership(address, Identity(12, 1, "n1", Role.AGENT), SECRET)
-        deceived.start()
+        deceived = keeper.member(1, SECRET, at=address)
         deceived.ready("new")
         with pytest.raises(TimeoutError):
             deceived.wait_generation(1)
@@ -141,10 +139,8 @@ def test_who_poses_as_the_keeper_gets_no_token_and_nobody_obeys_it(
 
 
 def test_what_a_keeper_of_another_version_says_is_in_the_members_log(
-    caplog: pytest.LogCaptureFixture,
+    keeper: Inside, caplog: pytest.LogCaptureFixture
 ) -> None:
     with impostor(lambda who, nonce: b"refused it speaks version 12: install one\x1b[m\n") as it:
-        told = Membership(it[0], Identity(12, 1, "n1", Role.AGENT), SECRET)
-        told.start()
+        keeper.member(1, SECRET, at=it[0])
         wait_until(lambda: "it speaks version 12: install one?[m" in caplog.text)
-        told.close()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 
 from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
-from bftrainer_slurm.keeper.session import MAX_MESSAGES
-from bftrainer_slurm.sizes import ANY
+from bftrainer_slurm.keeper.session import MAX_MESSAGES, MAX_UNSENT
+from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside
 from tests.keeper.wire import Wire, pair
@@ -27,17 +28,15 @@ def test_a_flood_of_messages_ends_the_connection(monkeypatch: pytest.MonkeyPatch
         assert keeper.counts() == {"flood": 1}
 
 
-# The kernels on both sides together take fewer bytes than the answers to so many pings have.
-LITTLE, MANY = 8_192, 800
-
-
-def test_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_UNSENT", 0)
-    with keeper_inside(send_buffer=LITTLE) as keeper, Wire(keeper, buffer=LITTLE) as wire:
+def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Wire(keeper) as wire:
         wire.join()
-        wire.ask_at_once(MANY)
-        wait_until(lambda: keeper.counts() == {"slow": 1})
-        wait_until(lambda: keeper.told()["members"] == 0)
+        (session,) = keeper.registry._sessions.values()
+        unsent = {"get_write_buffer_size.return_value": MAX_UNSENT + 1}
+        monkeypatch.setattr(session, "_transport", Mock(wraps=session._transport, **unsent))
+        wire.say(ping={"number": 1})
+        assert wire.read_all() == [{"pong": {"number": 1}}]
+    assert (keeper.counts(), keeper.told()["members"]) == ({"slow": 1}, 0)
 
 
 def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
@@ -122,23 +121,18 @@ def test_while_much_waits_for_a_user_their_group_is_told_nothing_more(
         assert "generation" in (first.read() or {})
 
 
-# After the keeper was away.
-
-
-def test_who_took_part_before_this_keeper_is_waited_for_while_slurm_runs_it(keeper: Inside) -> None:
-    keeper.client.own(12, os.getuid(), 1, ANY, Engaged(5, frozenset({1, 2}), leader=1))
-    keeper.client.lost(12, 1, "n1")
-    waits = keeper.member(200)
+def test_who_took_part_before_this_keeper_is_waited_for_and_later_it_knows_better(
+    keeper: Inside,
+) -> None:
+    for took_part in ({1}, {1, 2}):
+        engaged = Engaged(5, frozenset(took_part), leader=1)
+        keeper.client.own(12, os.getuid(), 2, Sizes((1,)), engaged)
+    waits, other = keeper.member(200), keeper.member(201)
     waits.ready("new")
+    wait_until(lambda: keeper.told()["members"] == 2)
+    other.ready("new")
     with pytest.raises(TimeoutError):
-        waits.wait_generation(3)
-    keeper.client.lost(12, 2, "n2")
-    assert waits.wait_generation(120).number == 6
-
-
-def test_a_keeper_that_knows_a_trainer_knows_better_who_took_part(keeper: Inside) -> None:
-    keeper.client.own(12, os.getuid(), 1)
-    keeper.client.own(12, os.getuid(), 1, ANY, Engaged(5, frozenset({1})))
-    member = keeper.member(200)
-    member.ready("new")
-    assert member.wait_generation(120).world == 1
+        waits.wait_generation(2)
+    keeper.client.lost(12, 1, "n1")
+    generation = waits.wait_generation(120)
+    assert (generation.number, generation.world) == (6, 1)

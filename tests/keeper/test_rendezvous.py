@@ -28,7 +28,6 @@ from bftrainer_slurm.keeper.messages import (
     Leave,
     Left,
     Measured,
-    Ready,
     Released,
     Role,
     Send,
@@ -97,6 +96,9 @@ EVENTS = {
     ),
     # Members leave.
     "one is to leave": Event(lambda: started(3).part(1).settle(8), agent(1), [Change, Released]),
+    "another one is to leave": Event(
+        lambda: started(3).part(1).settle(8), agent(2), [Change, Generation]
+    ),
     "all are to leave": Event(
         lambda: started(2).part(1, 2).settle(8), agent(2), [Change, Released]
     ),
@@ -121,6 +123,7 @@ EVENTS = {
     "one of the others has ended well: nothing": Event(
         lambda: started(2).say(1, Done()), agent(2), []
     ),
+    "one has ended well": Event(lambda: started(2).say(1, Done()), controller, [NoteKind.FINISHED]),
     "all others have ended, as one is not warm yet": Event(
         lambda: started(1).start(2, ready=False).say(1, Done()), agent(2), [Finished()]
     ),
@@ -195,25 +198,10 @@ def test_of_this_one_is_told_at_once(event: Event) -> None:
     assert all(map(is_like, told, event.told)), told
 
 
-def test_survivors_go_on_without_waiting_for_anything() -> None:
-    world = started(3).kill(2).settle(5)
-    assert (world[1].size, world[3].size, world.now_s) == (2, 2, 0.0)
-
-
-def test_those_of_one_generation_keep_the_order_of_their_places() -> None:
-    world = started(4).kill(2).settle(4)
-    assert [peer.task for peer in world.run.generation.members] == [1, 3, 4]
-
-
-def test_a_planned_leave_stops_all_and_the_others_go_on() -> None:
-    world = started(3).part(1).settle(8)
-    assert not world.run.holds({1})
-    assert (world[2].size, world[3].size) == (2, 2)
-
-
-def test_after_a_loss_the_longest_serving_go_on_at_a_size_that_is_allowed() -> None:
-    world = started(4, Sizes((2, 4, 8))).kill(2).settle(8)
-    assert [world[task].number for task in (1, 3, 4)] == [2, 2, 1]
+def test_after_a_loss_the_longest_serving_go_on_at_once_in_their_order_at_an_allowed_size() -> None:
+    world = started(4, Sizes((2, 4, 8))).kill(2).settle(4)
+    assert [peer.task for peer in world.run.generation.members] == [1, 3]
+    assert ([world[task].number for task in (1, 3, 4)], world.now_s) == ([2, 2, 1], 0.0)
     world.wait(1_000).settle(8)
     assert [world[task].number for task in (1, 3, 4)] == [2, 2, 1], "nothing else changes"
     world.start(5).settle(8)
@@ -240,20 +228,6 @@ def test_the_newest_of_very_many_trainings_are_known_to_have_ended() -> None:
     assert told == [(150, Finished()), (249, Finished())]
 
 
-def test_a_batch_script_may_run_another_program_afterwards() -> None:
-    world = started(1).say(1, Done())
-    world.run.join(9, replace(world[1].identity, program="b"), None, world.now_s)
-    world.run.hear(9, Ready(), world.now_s)
-    assert any(isinstance(one, Send) and one.key == 9 for one in world.run.out)
-
-
-def test_at_the_end_of_a_run_all_are_out() -> None:
-    world = World(1).start(1, ready=False)
-    world.run.end()
-    assert world.deliver().told(1) == [Dropped("the run has ended")]
-    assert not world[1].connected and not world.run.members
-
-
 # After the keeper was away.
 
 
@@ -263,14 +237,10 @@ def reformed(generation: int, nodes: int) -> Note:
     return Note(NoteKind.REFORMED, 12, measures=measures, tasks=f"0-{nodes - 1}")
 
 
-def test_the_controller_hears_of_those_who_are_all_back() -> None:
-    assert World().back(0, 1).notes == [reformed(7, 2)]
-
-
 def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
     world = World(3, hold_s=10).back(9, number=5, size=10).back(0, 1, 2, number=9, size=3)
     assert [type(one) for one in world.told(9)] == [Dropped]
-    assert not world[9].connected
+    assert not world[9].connected and world.run.away, "it may still train"
     assert not any(world.told(task) for task in range(3))
     assert world.notes[-1] == reformed(9, 3)
 
@@ -307,10 +277,13 @@ def test_another_that_fails_at_the_same_time_is_named_if_it_says_the_same(
     assert dict(failed.measures).get("also") == also
 
 
-def test_a_loss_just_before_or_soon_after_explains_a_failure() -> None:
-    after = started(3).ready(2, cause="failed").wait(1).kill(1)
-    before = started(3).kill(1).wait(1.5).ready(2, cause="failed")
-    assert not after.wait(10).noted(NoteKind.FAILED) + before.wait(10).noted(NoteKind.FAILED)
+def test_a_loss_just_before_or_soon_after_or_a_planned_change_explains_a_failure() -> None:
+    for world in (
+        started(3).ready(2, cause="failed").wait(1).kill(1),
+        started(3).kill(1).wait(1.5).ready(2, cause="failed"),
+        started(2).start(3).ready(2, cause="failed"),
+    ):
+        assert not world.wait(10).noted(NoteKind.FAILED)
 
 
 def test_after_a_generation_that_made_steps_the_next_comes_at_once() -> None:

@@ -12,6 +12,7 @@ from bftrainer_slurm.keeper.messages import (
     Dropped,
     Engaged,
     Generation,
+    Measured,
     Role,
     StoreAt,
     Turn,
@@ -149,6 +150,11 @@ NO_LIMIT = {
     "who ran the script, as the controller knows, at the next keeper": Row(
         10_000, lambda: World(engaged=Engaged(leader=1)).batch(3), script(3), Turn("lead")
     ),
+    "one whose script others wait for, and that is heard again": Row(
+        10_000,
+        lambda: World().batch(0, LEADS).batch(1).cut(0, role=BATCH).wait(29).batch(0, LEADS),
+        *(controller, NoteKind.CUT),
+    ),
     "those that are cut off, while nobody waits": Row(
         10_000, lambda: started(2).cut(1, 2), controller, NoteKind.CUT
     ),
@@ -160,13 +166,13 @@ def test_no_time_ends_the_wait_for(row: Row) -> None:
     assert not row.is_told(row.world().wait(row.seconds))
 
 
-def test_after_failures_in_a_row_the_next_group_comes_later_and_later() -> None:
+def test_after_failures_in_a_row_without_a_step_the_next_group_comes_later_and_later() -> None:
     world = started(1).ready(1, cause="failed")
     pauses = []
-    for _ in range(7):
+    for steps in (0.0,) * 6 + (5.0,) * 3:
         before_s = world.now_s
         while not world[1].inbox:
             world.wait(world.run.due_s() - world.now_s)
         pauses.append(world.now_s - before_s)
-        world.hear().ready(1, cause="failed")
-    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+        world.hear().say(1, Measured((("steps", steps),))).ready(1, cause="failed")
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 0, 1], "until there are more steps than before"

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
+from unittest.mock import patch
 
 from bftrainer_slurm.keeper.credentials import CONTROLLER, proof
 from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode
-from bftrainer_slurm.keeper.protocol import VERSION
+from bftrainer_slurm.keeper.protocol import VERSION, parse_address
 from tests.keeper.inside import TOKEN, Inside, secret_for
 
 NONCE = "0123456789abcdef" * 2
@@ -20,17 +21,13 @@ NONCE = "0123456789abcdef" * 2
 class Wire(AbstractContextManager["Wire"]):
     """One connection of a trainer's process, of the controller or, without ``who``, of anybody.
 
-    ``challenge`` is the keeper's first answer. ``buffer``: bytes that this side's kernel takes.
+    ``challenge`` is the keeper's first answer.
     """
 
-    def __init__(self, keeper: Inside, task: int = 1, who: str = "12", buffer: int = 0) -> None:
+    def __init__(self, keeper: Inside, task: int = 1, who: str = "12") -> None:
         self.identity = Identity(12, task, f"n{task}", Role.AGENT)
         self.who = who
-        self.socket = socket.socket()
-        if buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        self.socket.settimeout(120)
-        self.socket.connect(("127.0.0.1", keeper.port))
+        self.socket = socket.create_connection(parse_address(keeper.client.address), 120)
         self.lines = self.socket.makefile("rb")
         if who:
             self.send(f"hello {VERSION} {who} {NONCE}\n".encode())
@@ -52,15 +49,6 @@ class Wire(AbstractContextManager["Wire"]):
         """Whether the keeper answers, and has said nothing else before."""
         self.say(ping={"number": 1})
         return self.read() == {"pong": {"number": 1}}
-
-    def ask_at_once(self, count: int) -> None:
-        """Ping so often, with the numbers from 1 on, in one segment.
-
-        One, for where the member's receive buffer is full, what the keeper sends is beyond the
-        window: the member's kernel drops it with the acknowledgements in it, and sends no more.
-        """
-        numbers = range(1, count + 1)
-        self.send(b"".join(b'{"ping":{"number":%d}}\n' % number for number in numbers))
 
     def read(self) -> dict[str, Any] | None:
         """The keeper's next message, or why it refuses; None: it has hung up."""
@@ -97,6 +85,17 @@ class Wire(AbstractContextManager["Wire"]):
     ) -> None:
         self.lines.close()
         self.socket.close()
+
+
+@contextmanager
+def who_says(data: bytes, ends: bool = True) -> Iterator[socket.socket]:
+    """Whoever connects hears this, and then that the other side has ended, or nothing more."""
+    ours, theirs = socket.socketpair()
+    with theirs, patch("socket.create_connection", lambda *_, **__: ours):
+        theirs.sendall(data)
+        if ends:
+            theirs.shutdown(socket.SHUT_WR)
+        yield ours
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def test_a_note_that_cannot_be_read_is_left_out() -> None:
     first, last = (NumberedNote(number, 5.0, Note(NoteKind.SUBMITTED)) for number in (1, 3))
     lines = [encode(Serving("a")), write_line({"note": first}), b"2 5.0 of another version\n"]
     lines.append(write_line({"note": last}))
-    with somebody_who_says(b"".join(lines), then_is_silent=True) as client:
+    with somebody_who_says(b"".join(lines), ends=False) as client:
         feed = Feed(client, lambda: client)
         feed.start()
         heard = feed.wait(120)
