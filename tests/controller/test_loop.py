@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,16 @@ def test_what_happens_is_counted_and_in_the_status() -> None:
     setting.turn()
     counts = setting.controller.status({})["counts"]
     assert (counts["started"], counts["looks"]["count"]) == (3, 6)
+
+
+def test_the_plan_that_stands_is_explained() -> None:
+    setting, explained = at_work(3), list[tuple[int, str]]()
+    for _ in range(2):
+        plan: Any = setting.shown()["plan"]
+        explained.append((plan["nodes"], plan["limit"]))
+        setting.slurm.start_ordinary_("n2")
+        setting.turn()
+    assert explained == [(3, "pool"), (2, "pool")]
 
 
 def test_where_a_trainers_time_went_is_known_after_a_restart_too() -> None:
