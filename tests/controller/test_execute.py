@@ -28,25 +28,14 @@ def site(**more: Any) -> MadeUpSlurm:
     return slurm
 
 
-class Keeper(FakeKeeper):
-    """Notes what it is told among the requests to Slurm."""
-
-    def __init__(self, slurm: MadeUpSlurm, silent: bool) -> None:
-        super().__init__()
-        self.silent, self._asked = silent, slurm.asked_
-
-    def _hear(self, *words: object) -> None:
-        self._asked.append((" ".join(map(str, words)), 0.0))
-        super()._hear(*words)
-
-
 @dataclass
 class Results:
-    """What became of the actions that were tried, and when to go on."""
+    """What became of the actions that were tried, when to go on, and what the keeper heard."""
 
     done: list[Action] = field(default_factory=list)
     refused: list[Action] = field(default_factory=list)
     again_in_s: float | None = None
+    heard: list[tuple[object, ...]] = field(default_factory=list)
 
     def note(self, action: Action, refused: str) -> None:
         (self.refused if refused else self.done).append(action)
@@ -59,7 +48,8 @@ def do(
     results: Results | None = None,
     silent: bool = False,
 ) -> Results:
-    results, keeper = results or Results(), Keeper(slurm, silent)
+    results, keeper = results or Results(), FakeKeeper()
+    results.heard, keeper.silent = keeper.heard, silent
     groups, began_s = Groups(lambda: ("", keeper)), slurm.now_s - spent_s  # type: ignore[arg-type,return-value]
     about = (slurm, lambda: slurm.now_s, groups, began_s, results.note)
     results.again_in_s = execute(actions, *about)
@@ -72,17 +62,16 @@ def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
 
 @cases(
     "action, word",
-    begins_a_rendezvous_where_nothing_is_alive=(grow(A, first=True), f"ended {ARRAY}"),
-    is_the_first_of_a_trainer=(replace(grow(A), new=True), f"begins {ARRAY}"),
-    ends_a_finished_training=(replace(grow(A), finished=True), f"finished {ARRAY}"),
+    begins_a_rendezvous_where_nothing_is_alive=(grow(A, first=True), "ended"),
+    is_the_first_of_a_trainer=(replace(grow(A), new=True), "begins"),
+    ends_a_finished_training=(replace(grow(A), finished=True), "finished"),
 )
 def test_no_element_starts_before_the_keeper_knows_that_it(action: Grow, word: str) -> None:
-    slurm = site()
-    assert do(slurm, action, grow(B, nodes="n2")).done == [action, grow(B, nodes="n2")]
-    assert slurm.requests_ == [word, "grow", "grow"]
-    slurm = site()
-    assert do(slurm, action, silent=True).done == []
-    assert slurm.requests_ == [word]
+    results = do(site(), action, grow(B, nodes="n2"))
+    assert results.done == [action, grow(B, nodes="n2")]
+    assert results.heard == [(word, ARRAY)]
+    assert do(slurm := site(), action, silent=True).done == []
+    assert slurm.requests_ == []
 
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
