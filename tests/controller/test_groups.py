@@ -38,14 +38,10 @@ class Keeper(FakeKeeper):
 
 
 @pytest.fixture
-def keeper() -> Keeper:
-    return Keeper()
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
     """However busy the machine is, all that are asked have the time to answer."""
     monkeypatch.setattr(act, "_PATIENCE_S", 120.0)
+    return Keeper()
 
 
 @cases(
@@ -96,14 +92,14 @@ def test_a_user_whom_this_host_does_not_know_owns_nothing(
     assert (keeper.heard, len(caplog.records)) == ([], 1)
 
 
-def test_all_groups_are_asked_at_the_same_time(keeper: Keeper, patient: None) -> None:
+def test_all_groups_are_asked_at_the_same_time(keeper: Keeper) -> None:
     keeper.answers = threading.Barrier(3, timeout=120).wait
     keeper.groups.part({1: [0], 2: [0, 1], 3: [5]})
     assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
 
 
-def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(keeper: Keeper) -> None:
-    answered = threading.Event()
+def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only() -> None:
+    keeper, answered = Keeper(), threading.Event()
     keeper.answers = lambda: answered.wait(60)
     began_s = time.monotonic()
     unheard = keeper.groups.part({array: [0] for array in range(1000)})
@@ -113,7 +109,7 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(keeper: Ke
     assert 0 < len(unheard) < 1000, "those whose turn never came; it may wait for the others"
 
 
-def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper, patient: None) -> None:
+def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper) -> None:
     leaving = {array: [0] for array in range(300)} | {301: list(range(120))}
     keeper.silent = True
     assert keeper.groups.part(leaving) == leaving
@@ -124,9 +120,7 @@ def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper, patient: No
     assert len(keeper.heard) == 301, "more than are asked at once"
 
 
-def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
-    keeper: Keeper, patient: None
-) -> None:
+def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(keeper: Keeper) -> None:
     keeper.answers = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
         keeper.groups.part({1: [0], 2: [0]})
