@@ -44,17 +44,11 @@ def train(setting: Setting, seconds: int, generation: int, from_start: int) -> N
     setting.turn(0)
 
 
-@pytest.fixture
-def setting() -> Setting:
-    """A trainer on two nodes, whose planner weighs what a change loses."""
+def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on() -> None:
     setting = Setting(2, ARRAY)
-    setting.planner = Greedy()
+    setting.planner = Greedy()  # weighs what a change loses
     setting.restart()
     setting.settle()
-    return setting
-
-
-def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting: Setting) -> None:
     train(setting, 60, generation=3, from_start=2)
     setting.slurm.node_names.append("n3")
     train(setting, 600, generation=3, from_start=2)
@@ -74,7 +68,8 @@ def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting:
     assert spent["again_s"] == 0.0
 
 
-def test_who_goes_on_with_other_ranks_is_known_for_good(setting: Setting) -> None:
+def test_who_goes_on_with_other_ranks_is_known_for_good() -> None:
+    setting = at_work(2)
     for generation, told in ((1, {}), (2, {"other_ranks": 1.0}), (3, {})):
         setting.now_s += 60
         setting.say(
