@@ -23,6 +23,7 @@ LINES = {
     "another port": LINE.replace(":6740 ", ":6741 "),
     "rewrite=cli_filter": f"{LINE} rewrite=cli_filter",
     "no announce": LINE.replace("announce=192.0.2.1:6740", ""),
+    "no address": LINE.replace(f"keeper={KEEPER} ", ""),
     "no python": LINE.replace("python=/opt/python", ""),
 }
 PARTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -96,7 +97,7 @@ OTHERS: dict[str, Facts] = {
             "settings",
             listen=KEEPER.replace("6740", port),
         )
-        for port in ("6817", "6818", "6820")
+        for port in ("6817", "6818", "6820", "0")
     },
     "a deep queue": replace(site(), passed=pass_in(PASS)),
     "a deep queue of a larger cluster": replace(

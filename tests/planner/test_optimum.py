@@ -142,6 +142,10 @@ CASES = {
         problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP)),
         [0, 4],
     ),
+    "what the first has left to the other": (
+        problem(4, planned("a", bounds=(1, 3), curve=STEEP), planned("b")),
+        [3, 1],
+    ),
     "what one is better off without to another": (
         problem(5, planned("a", "n0 n1 n2 n3", (1, 4), FALLS, (0.0, 0.0)), NEEDS_THREE),
         [2, 3],
@@ -163,12 +167,10 @@ def test_who_gets(planner: Planner, case: Problem, counts: list[int]) -> None:
 @pytest.mark.parametrize(
     ("bounds", "nodes", "counts"),
     [
-        ([(1, 8), (1, 8)], 6, [3, 3]),
         ([(1, 8), (1, 8)], 7, [4, 3]),
         ([(1, 2), (1, 8)], 8, [2, 6]),
         ([(4, 8), (4, 8)], 6, [6, 0]),
         ([(1, 2), (5, 5)], 4, [2, 0]),
-        ([(1, 2), (1, 2)], 9, [2, 2]),
     ],
 )
 def test_equal_share_hands_out_in_turn(

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from unittest import mock
 
-import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.planner import bins, knapsack, optimum, supply
 from bftrainer_slurm.planner.greedy import greedy_shares
-from bftrainer_slurm.planner.instance import Request, anonymous, parse, problem_of
+from bftrainer_slurm.planner.instance import anonymous, problem_of
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.optimum import GAP, pieces_of
 from bftrainer_slurm.planner.packing import Found, is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.problem import NodeClass, Plan, Problem, feasible, value
 from bftrainer_slurm.planner.segments import groups_of
-from bftrainer_slurm.planner.solver import CHILD, Planner
+from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.planner.supply import Row
 from scripts.planner_bench.instances import after_event, made, made_in_parts
 from tests.planner.exact import best_packed
 from tests.planner.problems import planned, problems_in_parts
 from tests.planner.test_optimum import slack
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plan" / "parts-of-nodes.json"
 POOL = frozenset({"n0", "n1", "n2"})
 FREE = {"n0": 8, "n1": 3, "n2": 1}
 any_problem = settings(max_examples=40, deadline=None)
@@ -56,13 +52,6 @@ def test_each_size_of_elements_has_a_row_and_a_class_that_is_not_divided_one() -
     assert [rows[0].taken_by(row) for row in rows] == [1, 2, 4, 8]
     assert [rows[2].taken_by(row) for row in rows] == [0, 0, 1, 2]
     assert Problem(POOL, 120.0, (planned(),)).rows == (Row(0, 0, 3, 3),)
-
-
-def test_the_child_sends_each_plan_once() -> None:
-    request = msgspec.json.encode(Request(anonymous(parse(EXAMPLE.read_bytes())), 50.0))
-    said = subprocess.run(CHILD, input=request + b"\n", capture_output=True, check=True, timeout=60)
-    plans = [line for line in said.stdout.splitlines() if b"nodes" in line]
-    assert len(plans) == len(set(plans)) >= 1
 
 
 @pytest.mark.parametrize("node", sorted(POOL))

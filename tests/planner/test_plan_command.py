@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from tests.planner.problems import (
     problems_with_classes,
 )
 
-NAN = float("nan")
 PARTS = json.loads((Path(__file__).parents[2] / "examples/plan/parts-of-nodes.json").read_text())
 
 
@@ -160,7 +160,7 @@ BAD_FILES = {
     "too many trainers": document(*[trainer()] * 10_001),
     "no forward time": without("forward_time_s", document()),
     "forward time 0": document(forward_time_s=0),
-    "forward time NaN": document(forward_time_s=NAN),
+    "forward time NaN": document(forward_time_s=math.nan),
     "map without rows": document(trainer(), current_map=[]),
     "map with short rows": document(trainer(), current_map=["01"]),
     "map with letters": document(trainer(), current_map=["01x00"]),

@@ -117,9 +117,7 @@ def test_efficiency_is_greatest_where_half_of_the_nodes_is_lost() -> None:
     ("changes", "message"),
     [
         ({"min_nodes": 0}, "min_nodes"),
-        ({"weight": 0.0}, "weight"),
         ({"weight": math.nan}, "weight"),
-        ({"waited_s": -1.0}, "waited_s"),
         ({"waited_s": math.nan}, "waited_s"),
         ({"done": 1.1}, "share that is done"),
         ({"curve": ThroughputCurve((0, 1), (0.0, math.inf))}, "finite"),
