@@ -150,11 +150,17 @@ def test_a_partition_that_is_not_the_trainers_is_the_one_of_whose_nodes_it_may_h
         assert submission.notes == (f"1 to 4 nodes of partition{several} {','.join(only)}",)
 
 
-def test_a_wait_is_left_out_as_a_trainer_needs_nothing_of_it() -> None:
-    for option in ("--wait", "-W"):
-        submission = composed("-N4", option)
-        assert submission.notes[1].startswith("--wait is left out: ")
-        assert option not in submission.options
+LEFT_OUT = ("--wait", "--prefer=red", "--reservation=exam", "--signal=B:USR1@60", "--time-min=9")
+
+
+@pytest.mark.parametrize("option", [*LEFT_OUT, "-W"])
+def test_an_option_of_which_a_trainer_needs_nothing_is_left_out_with_the_reason(
+    option: str,
+) -> None:
+    submission = composed("-N4", option)
+    name = option.partition("=")[0].replace("-W", "--wait")
+    assert submission.notes[1].startswith(f"{name} is left out: ")
+    assert option not in submission.options
 
 
 def test_what_slurm_does_for_an_element_too_is_kept() -> None:
@@ -180,6 +186,7 @@ def test_a_named_value_beats_the_options_these_the_environment_and_that_the_scri
     record = submission.record
     assert (submission.partition, record.minutes, record.max_nodes) == counts
     assert submission.notes[-1].startswith("--reservation is left out")
+    assert "--reservation=exam" not in submission.options
 
 
 TIMES = {"90": 90, "0:30": 1, "10:00": 10, "1:00:01": 61, "2-3": 51 * 60, "2-03:04": 51 * 60 + 4}
