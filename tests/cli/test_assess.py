@@ -7,13 +7,12 @@ import json
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import assess as module
-from bftrainer_slurm.cli import files, joblogs, simulation
+from bftrainer_slurm.cli import joblogs, simulation
 from bftrainer_slurm.cli.common import INTERRUPTED
 from bftrainer_slurm.replay.assessment.harvest import HarvestResult
 from tests.approved import approve_commands
@@ -50,31 +49,8 @@ def test_it_is_printed_as_approved(log: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("dates.txt").write_text(f"{LOG.splitlines()[0]}\n{job}")
     steps = "1.0|1|1|1|1|COMPLETED|n1\n" * 200  # with more than 5 % malformed a log is refused
     Path("odd.txt").write_text(LOG + "\x1b[2J evil\n" * 9 + steps)
+    Path("taken/assessment.html").mkdir(parents=True)
     approve_commands(Path(__file__).parent / "screens" / "assess.txt")
-
-
-FULL_DISK = Mock(side_effect=OSError(28, "No space left on device"))
-
-
-def test_a_file_that_cannot_be_written_is_told_before_the_log_is_read(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "read_file", lambda *_: pytest.fail("the log was read"))
-    monkeypatch.setattr(files, "TemporaryFile", FULL_DISK)
-    assert "No such file" in assess(log, *WINDOW, "--csv", tmp_path / "no" / "use.csv").stderr
-    assert "No space left" in assess(log, *WINDOW, "--report", tmp_path).stderr
-
-
-def test_where_a_file_cannot_be_written_after_all_the_result_is_shown(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "write_report", FULL_DISK)
-    result = assess(log, *WINDOW, "--report", tmp_path, "--csv", "/dev/full")
-    assert result.exit_code == 2
-    assert f"--report {tmp_path}: No space left on device; it was not written" in result.stderr
-    assert "--csv /dev/full: No space left on device; it was not written" in result.stderr
-    assert "10 trainers at once" in result.stdout
-    assert "report:" not in result.stdout
 
 
 def test_idle_and_used_nodes_over_time_are_a_table(

@@ -113,7 +113,7 @@ def test_a_site_takes_trainers_by_sbatch(
     assert (tmp_path / "sbatch.told").read_text() == told.format(4, path) + told.format(5, path)
     found = json.loads(call("submit", "--json", *words[1:]).stdout)
     assert (found["array"], [one["array"] for one in found["trainers"]]) == (3, [3, 4])
-    assert "in which partition?" in call("submit", "--personal", *words[1:]).stderr
+    assert "in which partition?" in call("submit", "--personal", "-N", "2-4", str(path)).stderr
     path.write_text("#!/bin/sh\n#SBATCH --job-name='odd\nsrun torchrun train.py\n")
     result = call(*words)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), "a directive out of order"

@@ -36,6 +36,7 @@ SHARED = STATUS | {
 NEXT = {"limit": "pool", "usable": 3, "nodes": 2, "sizes": [{"nodes": 2}, {"nodes": 4}]}
 TERMS_OF: dict[str, dict[str, Any]] = {
     "others lose more": {},
+    "others lose more, it gets none, and one is free": {"nodes": 0, "free": 1},
     "as many as it may have": {"limit": "most", "most": 3},
     "as many as it can use": {"limit": "pool", "usable": 3},
     "more than it can use": NEXT,

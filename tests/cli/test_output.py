@@ -44,18 +44,15 @@ def test_of_a_long_output_only_the_end_is_kept(tmp_path: Path) -> None:
     assert (found.lines[-1], len(found.lines)) == ("no such file", 20)
 
 
-def test_where_nothing_can_be_read_a_path_is_said_all_the_same(tmp_path: Path) -> None:
+def test_where_nothing_can_be_read_a_path_is_said_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
     for path in (tmp_path / "1.out", pipe, Path("/dev/zero"), tmp_path):  # none keeps us waiting
         waits, ran = Output(0, (tmp_path / "0.out",)), Output(1, (path,), "n1")
         assert newest_output([waits, ran]) == LastOutput(str(path), ())
     assert newest_output([]) is None
-
-
-def test_where_slurm_does_not_answer_there_is_nothing_to_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # where no Slurm answers
     assert last_output(12) is None
 
 

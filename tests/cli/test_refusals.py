@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from bftrainer_slurm.cli import files
 from scripts.labcluster.stage import REPO
 from tests.approved import approve_commands
 
@@ -24,6 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home := tmp_path / "home").mkdir()
     for name, text in {"jobs.txt": LOG, "events.csv": EVENTS, "bad.json": "{"}.items():
         (here / name).write_text(text)
+    (here / "new.toml").write_text("reserves = 2\n")
     (here / "train.sh").write_text("#!/bin/sh\nsrun torchrun train.py\n")
     plan, trainers = (
         json.loads((EXAMPLES / name).read_text()) for name in ("two-trainers.json", "trainers.json")
@@ -39,6 +43,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     os.mkfifo(here / "pipe")
     monkeypatch.chdir(here)
     monkeypatch.setenv("PATH", str(home))
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(files, "TemporaryFile", full)
     return here
 
 
@@ -50,10 +56,7 @@ def test_each_is_refused_as_approved_and_leaves_nothing(here: Path) -> None:
 
 
 def test_a_refusal_is_one_line_and_an_exit_code() -> None:
-    lines = [line for line in FILE.read_text().splitlines() if not line.startswith("#")]
-    said = "\n".join(lines).split("$ bftrainer ")[1:]
-    assert len(said) > 80
-    for command, message, code in (one.strip().splitlines() for one in said):
-        assert message.startswith(("bftrainer", "keeper: ")), command
-        assert message.isprintable(), command
-        assert code in ("[2]", "[3]"), command
+    text = FILE.read_text()
+    said = re.findall(r"^\$ bftrainer.*\n((?:bftrainer|keeper: ).*)\n\[[23]\]$", text, re.MULTILINE)
+    assert len(said) == text.count("$ bftrainer ") > 80
+    assert all(map(str.isprintable, said))

@@ -75,23 +75,14 @@ class Week:
             for start_s, width in sorted(jobs)
             if self.begin_s < start_s < now_s and width > 3 and self._draw.random() < 0.5
         ]
-        self.outages = list(self._fail(nodes))
+        rack = range(nodes // 3, min(nodes, nodes // 3 + 64))  # taken out of service
+        self.outages = [Hole(node, now_s - 20 * HOUR_S, now_s - 11 * HOUR_S) for node in rack]
         self.trainers = list(self._born(days))
         self.allocations = list(self._train())
 
     def _delay_s(self) -> float:
         late = self._draw.random() < 0.01
         return self._draw.uniform(10, 34) if late else self._draw.expovariate(1 / 1.1)
-
-    def _fail(self, nodes: int) -> Iterator[Hole]:
-        """Some nodes break, and a rack is taken out of service."""
-        for _ in range(nodes // 60):
-            begin_s = self._draw.uniform(self.begin_s, self.now_s)
-            end_s = begin_s + self._draw.expovariate(1 / (14 * HOUR_S))
-            yield Hole(self._draw.randrange(nodes), begin_s, end_s if end_s < self.now_s else None)
-        rack = self._draw.randrange(max(1, nodes - 64))
-        for node in range(rack, min(nodes, rack + 64)):
-            yield Hole(node, self.now_s - 20 * HOUR_S, self.now_s - 11 * HOUR_S)
 
     def _born(self, days: float) -> Iterator[Trainer]:
         count = max(8, round(12 * days))

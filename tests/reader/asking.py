@@ -64,11 +64,7 @@ def answer_of(
     return answer
 
 
-def facts_of(status: dict[str, Any] | None, age_s: float = 0.0, **options: Any) -> Facts:
+def facts_of(status: dict[str, Any] | None, age_s: float = 0.0) -> Facts:
     """Facts that are always the same, and always of the same age."""
     made_s = 0.0 if status is None else status["time_s"]
-    return Facts(
-        lambda: (0.0, None if status is None else dict(status)),
-        clock=lambda: made_s + age_s,
-        **options,
-    )
+    return Facts(lambda: (0.0, status and dict(status)), clock=lambda: made_s + age_s)

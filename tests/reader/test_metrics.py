@@ -17,20 +17,11 @@ from bftrainer_slurm.reader.metrics import MOST_USERS, families
 from bftrainer_slurm.reader.site import site
 from scripts.labcluster.stage import REPO
 from tests.approved import approve_changes
-from tests.cli.documents import DOCUMENT, SHOWN
+from tests.cli.documents import DOCUMENT, SHOWN, STATUS
 from tests.reader.asking import answer_of, facts_of
 
 KEEPER = {"members": 7, "runs": 1, "refused": {"oversized": 2}}
-ABOUT = {
-    "mode": "site",
-    "partition": "bftrainer",
-    "gateway": "look",
-    "since_s": 1000.0,
-    "failed_turns": 3,
-    "error": None,
-    "history": None,
-}
-
+ABOUT = STATUS["controller"] | {"since_s": 1000.0, "failed_turns": 3}
 POOL = DOCUMENT["pool"] | {"starting": 1, "planned": 4, "free": ["n5"]}
 
 

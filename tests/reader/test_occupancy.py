@@ -139,23 +139,15 @@ def test_an_empty_history_has_an_answer(nodes: list[str]) -> None:
     assert document["sums"]["idle"] == [0.0] * 10
 
 
-def test_trainers_that_may_not_be_named_share_a_code() -> None:
-    allocations = [("n1", 0, None, 7), ("n2", 0, None, 8)]
-    document = told(
-        Window(0, END_S, 1, 12), named=lambda user: user == "user8", allocations=allocations
-    )
-    assert [one["array"] for one in document["trainers"]] == [8]
-    assert plane(document, "who")[:2].tolist() == [[255], [1]]
-
-
-def test_more_trainers_than_codes_share_one_the_smallest_first(
+def test_the_smallest_trainers_and_those_that_may_not_be_named_share_a_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(occupancy, "_MOST_TRAINERS", 2)
-    allocations = [("n1", 0, 30, 7), ("n2", 0, 90, 8), ("n3", 0, 60, 9)]
-    document = told(Window(0, END_S, 10, 12), allocations=allocations)
+    allocations = [("n1", 0, 30, 7), ("n2", 0, 90, 8), ("n3", 0, 60, 9), ("n4", 0, None, 6)]
+    window = Window(0, END_S, 10, 12)
+    document = told(window, named=lambda user: user != "user6", allocations=allocations)
     assert [one["array"] for one in document["trainers"]] == [8, 9]
-    assert plane(document, "who")[:3, 0].tolist() == [255, 1, 2]
+    assert plane(document, "who")[:4, 0].tolist() == [255, 1, 2, 255]
 
 
 def test_of_too_many_stretches_the_earliest_are_left_out_and_not_seen(

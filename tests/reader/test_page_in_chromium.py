@@ -14,9 +14,9 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bftrainer_slurm.reader.facts import RequestError
+from bftrainer_slurm.reader.questions import Questions
 from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
 from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week
@@ -35,23 +35,8 @@ def large() -> Week:
 
 
 @pytest.fixture(scope="module")
-def refused() -> list[str]:
-    """Paths that are answered 503 once."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def url(large: Week, refused: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    page = page_of(large, tmp_path_factory.mktemp("large"))
-
-    async def site(scope: Scope, receive: Receive, send: Send) -> None:
-        app: ASGIApp = page
-        if scope["path"] in refused:
-            refused.remove(scope["path"])
-            app = JSONResponse({"error": "not now"}, 503)
-        await app(scope, receive, send)
-
-    with served(site) as (host, port):
+def url(large: Week, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(page_of(large, tmp_path_factory.mktemp("large"))) as (host, port):
         yield f"http://{host}:{port}/"
 
 
@@ -109,12 +94,22 @@ def test_all_of_the_page_is_drawn_without_a_complaint(opened: Opened) -> None:
     assert complaints == []
 
 
-def test_what_is_not_answered_is_said_and_asked_again(opened: Opened, refused: list[str]) -> None:
-    refused += ["/api/1/harvest", "/api/1/nodes"]
+def test_what_is_not_answered_is_said_and_asked_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, answer = ["harvest", "nodes"], Questions.answer
+
+    def answered(questions: Questions, version: str, name: str, *more: str) -> bytes:
+        if name in refused:
+            refused.remove(name)
+            raise RequestError("not now", 503)
+        return answer(questions, version, name, *more)
+
+    monkeypatch.setattr(Questions, "answer", answered)
     page = opened()  # which waits until all of it is drawn
     assert refused == []
     before = found(page, "#shown").text
-    refused.append("/api/1/nodes")
+    refused.append("nodes")
     press(page, "#spans button")
     wait(page, lambda: found(page, "#shown").text != before)
     assert refused == []

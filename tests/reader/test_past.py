@@ -40,15 +40,7 @@ def test_days_follow_each_other_from_midnight_to_midnight_in_summer_and_winter()
     assert all(time.localtime(begin).tm_hour == 0 for _, begin, _ in found)
 
 
-def test_days_in_which_no_controller_looked_are_not_told(path: Path, written: History) -> None:
-    written.write(put("watches", NOW_S - 3 * DAY_S, NOW_S - 2 * DAY_S))
-    with reading(path, 3.0) as history:
-        found = [end_s for _, _, end_s in past.watched_days(history, NOW_S - 9 * DAY_S, NOW_S)]
-    assert len(found) == 2
-    assert found[-1] > NOW_S - 2 * DAY_S
-
-
-def test_delays_are_told_by_day_and_the_longest_one_by_one(
+def test_delays_are_told_by_day_that_was_watched_and_the_longest_one_by_one(
     path: Path, written: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(past, "_SHOWN_DELAYS", 2)
@@ -58,7 +50,7 @@ def test_delays_are_told_by_day_and_the_longest_one_by_one(
     written.add_ordinary(4, NOW_S - DAY_S)
     written.add_ordinary(3, NOW_S - DAY_S)
     with reading(path, 3.0) as history:
-        document = past.delays(history, NOW_S - 2 * DAY_S, NOW_S)
+        document = past.delays(history, NOW_S - 3 * DAY_S, NOW_S + 3 * DAY_S)
     assert document["jobs"] == [[NOW_S - DAY_S, 2, 0.5], [NOW_S - 10, 4, 12.0]]
     assert document["left_out"] == 1
     days = [(day["started"], day["jobs"], day["late_jobs"]) for day in document["days"]]
