@@ -118,11 +118,6 @@ class MadeUpSlurm(InMemorySlurm):
         """An element as Slurm tells it."""
         return self._element(self.jobs[id_.array][id_.task])
 
-    def on_(self, array: int) -> dict[str, int]:
-        """The task on each of a trainer's nodes."""
-        running = (job for job in self.elements(RUNNING) if job.id.array == array)
-        return {job.node: job.id.task for job in running if job.node}
-
     def cancel_(self, array: int) -> None:
         super().cancel(array)
 

@@ -18,6 +18,7 @@ from bftrainer_slurm.planner.packing import pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, Share, value
 from bftrainer_slurm.replay.policies import equal_shares
+from bftrainer_slurm.replay.slurm import RUNNING
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.worlds import ARRAY, NOW_S, note, started
@@ -129,7 +130,8 @@ class Setting:
 
     def on(self, array: int = ARRAY) -> dict[str, int]:
         """The task on each of a trainer's nodes."""
-        return self.slurm.on_(array)
+        running = (job for job in self.slurm.elements(RUNNING) if job.id.array == array)
+        return {job.node: job.id.task for job in running if job.node}
 
     def started(self) -> Controller:
         """Return a controller that has just been started."""
