@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.messages import Engaged
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
@@ -16,7 +17,7 @@ class CutOff(Setting):
     """A trainer on two nodes."""
 
     def __init__(self) -> None:
-        super().__init__(2, ARRAY)
+        super().__init__(2, ARRAY, settings=Settings())
         self.settle()
         self.before = self.on()
         self.tasks = frozenset(self.before.values())
