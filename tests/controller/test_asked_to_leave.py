@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import Element, ElementId, ElementState
 from bftrainer_slurm.replay.slurm import HELD
@@ -21,8 +21,8 @@ OTHER = 99
 class Growing(Setting):
     """A trainer on all four nodes, one of which the plan now gives to another trainer."""
 
-    def __init__(self, history: History | None = None) -> None:
-        super().__init__(4, ARRAY, history=history)
+    def __init__(self) -> None:
+        super().__init__(4, ARRAY, settings=Settings())
         self.settle()
         self.before = self.on()
         self.submit(OTHER, 1)
