@@ -63,6 +63,9 @@ def _reachable_address(address: str, facts: Facts) -> Finding:
 def _port(address: str, facts: Facts) -> Finding:
     value = address.rpartition(":")[2]
     port = int(value) if value.isdigit() else 0
+    if port == 0:
+        why = "A port that changes cannot be written into the plugin's line or a firewall's rules."
+        return must("keeper's port", "any", why, ours("listen", '"HOST:6740"'))
     taken = {_RESTD: "slurmrestd"}
     for key, daemon in (
         ("AccountingStoragePort", "slurmdbd"),
@@ -77,9 +80,6 @@ def _port(address: str, facts: Facts) -> Finding:
         return must(
             "keeper's port", f"{port} is the port of {taken[port]}", why, _new_address(facts)
         )
-    if port == 0:
-        why = "A port that changes cannot be written into the plugin's line or a firewall's rules."
-        return must("keeper's port", "any", why, ours("listen", '"HOST:6740"'))
     return ok("keeper's port", str(port))
 
 
