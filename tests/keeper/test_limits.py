@@ -72,6 +72,15 @@ def test_what_comes_at_once_after_the_keeper_stood_still_is_no_flood() -> None:
 # At the keeper itself.
 
 
+def test_of_too_many_strangers_the_first_has_to_go(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper.registry, "_most_unproven", 1)
+    with Wire(keeper) as first, Wire(keeper) as second:
+        assert first.read() is None
+        assert second.join() == {"welcome": {}}
+
+
 def test_one_user_cannot_have_all_the_members(
     keeper: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
