@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -13,6 +13,7 @@ sizes = st.one_of(st.just(ANY), few.map(Sizes), steps)
 
 
 @given(sizes, st.integers(0, 40), st.integers(0, 40))
+@example(Sizes(step=2, without=(4, 6)), 1, 7)
 def test_the_allowed_numbers_are_the_same_however_one_asks(
     these: Sizes, least: int, most: int
 ) -> None:

@@ -129,7 +129,8 @@ WHOLE_FOR_MEMORY = (
 def shared(told: Told, options: str, share: bool = True, gpus: str = "") -> list[Word]:
     """A trainer of a site that lets trainers share nodes, or does not."""
     nodes = f"bftrainer|1|8|8000|{gpus}\n" if gpus else ""
-    return typed(told, ["-N4", *options.split()], site=("share=yes",) * share, slurm=nodes)
+    script, site = "#!/bin/sh\n#SBATCH -N4\n", ("share=yes",) * share
+    return typed(told, options.split(), script, site=site, slurm=nodes)
 
 
 @pytest.mark.parametrize("options", [*PARTS, *WHOLE, *WHOLE_FOR_MEMORY])
