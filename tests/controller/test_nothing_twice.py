@@ -6,6 +6,8 @@ import gc
 
 import pytest
 
+from bftrainer_slurm.controller.act import SILENT_S
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
@@ -86,16 +88,19 @@ def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     assert setting.on() == {node: task for node, task in left.items() if task != 1}
 
 
-def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> None:
-    setting = at_work(3, most=3)
-    task = setting.on()["n2"]
+def test_a_keeper_that_was_silent_is_soon_told_which_elements_and_trainers_are_gone() -> None:
+    setting = at_work(2, ARRAY, 99, most=1, settings=Settings())
+    ((node, task),) = setting.on().items()
     setting.told.silent = True
-    setting.slurm.start_ordinary_("n2")
+    setting.slurm.forget(99)
+    setting.turn()
+    assert setting.due_in_s <= SILENT_S
+    for every in ("n1", "n2"):
+        setting.slurm.start_ordinary_(every)
     setting.turn()
     setting.told.silent = False
-    assert setting.due_in_s <= 5
     setting.turn(setting.due_in_s)
-    assert setting.told.gone == [(ElementId(ARRAY, task), "n2")]
+    assert (setting.told.gone, setting.told.ended[-1]) == ([(ElementId(ARRAY, task), node)], 99)
     setting.settle()
     assert len(setting.told.gone) == 1
 
