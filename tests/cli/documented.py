@@ -32,14 +32,11 @@ class Key:
     below: dict[str, Key] = field(default_factory=dict)
     seen: bool = False
 
-    def fits(self, value: object) -> bool:
-        kinds = {"yes", "any"} & {*self.kinds} if isinstance(value, bool) else self.kinds
-        return any(isinstance(value, _KINDS[kind]) for kind in kinds)
-
     def surprises(self, value: Any, path: str) -> Iterator[str]:
         """Yield what of a value is not as documented."""
         self.seen = True
-        if not self.fits(value):
+        kinds = {"yes", "any"} & {*self.kinds} if isinstance(value, bool) else self.kinds
+        if not any(isinstance(value, _KINDS[kind]) for kind in kinds):
             yield f"{path} is {value!r}, not {' or '.join(self.kinds)}"
         for one in value if isinstance(value, list) else [value]:
             if not self.below or not isinstance(one, dict):

@@ -54,15 +54,13 @@ TERMS: dict[str, Any] = {
 }
 SHOWN: dict[str, Any] = TRAINER | {
     "plan": TERMS,
-    "why": None,
+    **dict.fromkeys(("why", "node_hours", "start_minutes", "error")),
     "submit_s": 0.0,
     "weight": 1.0,
     "grace_s": 0.5,
-    "node_hours": None,
     "wanted_samples": 2_000_000.0,
     "by_s": 1_796_112_000.0,
     "deadline": ON_TIME,
-    "start_minutes": None,
     "sizes": [],
     "step": 1,
     "partitions": [],
@@ -81,20 +79,12 @@ SHOWN: dict[str, Any] = TRAINER | {
     },
     "failures": 0,
     "failed_on": [],
-    "error": None,
     "refused_reports": 0,
 }
 DOCUMENT: dict[str, Any] = {
     "down": None,
     "controller": {"error": None},
-    "pool": {
-        "nodes": 5,
-        "used": 3,
-        "starting": 0,
-        "planned": 3,
-        "free": ["n4", "n5"],
-        "gpus": None,
-    },
+    "pool": STATUS["pool"] | {"nodes": 5, "used": 3, "planned": 3, "free": ["n4", "n5"]},
     "malformed": {},
     "trainers": [TRAINER],
 }

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from msgspec import Struct, structs
+from msgspec import structs
 
 from bftrainer_slurm.cli import main, simulation
 from bftrainer_slurm.planner.instance import ClassData, Instance, TrainerData
@@ -22,11 +22,6 @@ PAGE = REPO / "docs" / "internals" / "files.md"
 EXAMPLES = REPO / "examples" / "plan"
 
 
-def keys_of(kind: type[Struct]) -> dict[str, bool]:
-    """Return the keys of an object, and whether each may be left out."""
-    return {one.encode_name: not one.required for one in structs.fields(kind)}
-
-
 def test_the_page_has_the_keys_of_trainers_and_of_a_problem() -> None:
     problem = documented("A planning problem", PAGE)
     sections = {
@@ -36,7 +31,8 @@ def test_the_page_has_the_keys_of_trainers_and_of_a_problem() -> None:
         ClassData: problem.below["classes"],
     }
     for kind, key in sections.items():
-        assert {name: one.may_miss for name, one in key.below.items()} == keys_of(kind), kind
+        may_miss = {one.encode_name: not one.required for one in structs.fields(kind)}
+        assert {name: one.may_miss for name, one in key.below.items()} == may_miss, kind
 
 
 def test_the_page_shows_the_examples() -> None:

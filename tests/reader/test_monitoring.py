@@ -28,14 +28,11 @@ def promtool(*words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_alerts_fire_where_they_should_and_only_there() -> None:
+def test_each_alert_fires_where_it_should_and_only_there() -> None:
     promtool("check", "rules", RULES)
     promtool("test", "rules", FOLDER / "bftrainer.rules.test.yml")
-
-
-def test_each_alert_is_tested() -> None:
-    alerts = re.findall(r"- alert: (\w+)", RULES.read_text())
     tested = (FOLDER / "bftrainer.rules.test.yml").read_text()
+    alerts = re.findall(r"- alert: (\w+)", RULES.read_text())
     assert alerts
     assert [name for name in alerts if f'{{alertname="{name}"}}' not in tested] == []
 
