@@ -8,14 +8,13 @@ starts in the trainers' partition.
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.users import as_user
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import (
-    RunningElement,
     node_state,
     start_element,
     started_in_partition,
@@ -251,21 +249,12 @@ def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_kille
     )
     element = start_element(lab, script, f"--bftrainer=grace={GRACE_S}")
     wait_until(lambda: element.text().count("ready") == 2)
-    slurmstepds = slurmstepds_of(element)
+    # Guards are forks of them with another name.
+    listed = subprocess.run(("ps", "-C", "slurmstepd", "-o", "pid=,args="), stdout=subprocess.PIPE)
+    job = element.lines()["job"]
+    slurmstepds = re.findall(rf"(\d+) slurmstepd: \[{job}\.", listed.stdout.decode())
     assert len(slurmstepds) == 2  # of the script and of its step
     for slurmstepd in slurmstepds:
-        os.kill(slurmstepd, signal.SIGKILL)
+        os.kill(int(slurmstepd), signal.SIGKILL)
     assert_the_node_comes_back(lab)
     assert element.is_queued()
-
-
-def slurmstepds_of(element: RunningElement) -> list[int]:
-    """Return their ids; guards are forks of them with another name."""
-    title = f"slurmstepd: [{element.lines()['job']}."
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            is_one = (folder / "comm").read_text() == "slurmstepd\n"
-            if is_one and (folder / "cmdline").read_text().startswith(title):
-                found.append(int(folder.name))
-    return found

@@ -67,7 +67,9 @@ def test_a_key_that_others_can_read_is_not_used_and_a_pipe_holds_up_nobody(
         plugins_secret(library, path, 12, 1000)
     for mode in (0o640, 0o604, 0o660, 0o666):
         key_file(tmp_path, os.urandom(32).hex().encode(), mode)
-        with pytest.raises(CredentialError, match="chmod 600"):
+        with pytest.raises(
+            CredentialError, match="others than its owner can open it; run chmod 600"
+        ):
             plugins_secret(library, path, 12, 1000)
     path.unlink()
     os.mkfifo(path, 0o600)

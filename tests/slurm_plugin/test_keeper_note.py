@@ -76,16 +76,14 @@ def test_a_forged_one_takes_nothing_away_and_hears_why(
     wait_until(lambda: ask(address).endswith('"first":true}}'))
 
 
-def test_one_that_is_too_early_hears_why(ask: Callable[..., str]) -> None:
-    with keeper_inside(Gate(TOKEN, KEY)) as keeper:
-        said = "refused whose trainer 12 is, is not known yet"
-        wait_until(lambda: ask(keeper.client.address) == said)
-
-
-def test_a_line_that_is_wrong_is_answered_too_and_nobody_there_is_no_answer(
+def test_who_is_too_early_or_says_something_wrong_hears_why_and_of_nobody_there_nothing(
     keeper: Inside, ask: Callable[..., str]
 ) -> None:
-    wait_until(lambda: ask(keeper.client.address, '{"up":{}}').startswith("refused not a message"))
+    address = keeper.client.address
+    wait_until(lambda: ask(address, '{"up":{}}').startswith("refused not a message"))
+    with keeper_inside(Gate(TOKEN, KEY)) as early:
+        said = "refused whose trainer 12 is, is not known yet"
+        wait_until(lambda: ask(early.client.address) == said)
     assert ask("127.0.0.1:1") == ""
 
 

@@ -9,7 +9,9 @@ held to all of the table nightly.
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,40 @@ def test_a_singleton_waits_for_what_has_its_name(plugin_lab: Lab) -> None:
     shown = fields(plugin_lab, second)["Dependency"]
     plugin_lab.run("scancel", first, second, user="root")
     assert shown.startswith(f"afterany:{first}_*(")
+
+
+@pytest.mark.parametrize("way", ["spank"])
+def test_each_submission_is_announced_once_where_the_site_asks_for_it(plugin_lab: Lab) -> None:
+    """With a datagram to two hosts; the first is a documentation address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.setblocking(False)
+        to = f"announce=192.0.2.1:6740,127.0.0.1:{listener.getsockname()[1]}"
+        for command in (("sbatch", "-o/dev/null"), ("srun", "true"), ("salloc", "srun", "true")):
+            given = "#!/bin/sh\nsrun true\n" if command[0] == "sbatch" else None
+            with plugin_lab.plugstack(lambda line: f"{line.rstrip()} {to}\n"):
+                plugin_lab.run(*command, input=given)
+                plugin_lab.wait_until_idle()
+            assert listener.recv(100) == b"announced\n"
+            with pytest.raises(BlockingIOError):
+                listener.recv(100)
+
+
+@pytest.mark.newest
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a user who is not Slurm's")
+@pytest.mark.parametrize("way", ["lua"])
+def test_slurmctld_takes_batch_scripts_alone_in_the_trainers_partition(plugin_lab: Lab) -> None:
+    for command in ("srun", "salloc"):
+        for partitions in ("bftrainer", "main,bftrainer"):
+            refused = plugin_lab.run(command, "-p", partitions, "-N1", "true", check=False)
+            assert refused.returncode != 0
+            assert "takes batch scripts only" in refused.stderr
+        plugin_lab.run(command, "-N1", "true")
+    words = ("--hold", "-o/dev/null")
+    ours = plugin_lab.sbatch("-p", "bftrainer", *words, script=PLAIN)
+    job = plugin_lab.sbatch(*words, script=PLAIN)
+    update = ("scontrol", "update", f"JobId={job}")
+    assert plugin_lab.run(*update, "Partition=bftrainer", check=False).returncode != 0
+    assert plugin_lab.squeue(job, "%P") == ["main"]
+    plugin_lab.run(*update, "JobName=other")
+    plugin_lab.run("scancel", str(job), str(ours))
