@@ -107,6 +107,9 @@ def test_a_program_that_does_not_start_is_not_taken(
     monkeypatch.setattr(opening, "_START_S", 60.0)
     program(tmp_path, opening.GROW, "exit 0")
     assert opening.find_program(opening.GROW) == str(path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path)
+    assert opening.find_program(opening.GROW) == str(path)
 
 
 @pytest.mark.slurm

@@ -76,6 +76,11 @@ def test_no_two_submissions_have_one_id() -> None:
     assert len(ids) == 100 and None not in ids
 
 
+def test_the_one_task_of_an_array_or_each_of_several_is_a_trainer() -> None:
+    assert composed("-N2", "--array=3").record.task == 3
+    assert compose("x", {}, ["-N2", "--array=3-4"], partition="spare", task=4).record.task == 4
+
+
 def test_the_job_is_named_for_its_script_unless_it_has_a_name() -> None:
     assert read_options(composed("-N2-4").options)["job-name"] == "train.sh"
     assert read_options(composed("-N2-4", "-J", "mine").options)["job-name"] == "mine"
