@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,10 @@ from scripts.labcluster.waiting import wait_until
 HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
 
 
-@dataclass(frozen=True)
-class Victim:
-    """Alice's trainer, that nobody else may disturb."""
-
-    site: Site
-    array: int
-
-    def elements(self) -> dict[str, str]:
-        """Since when each of its running elements runs."""
-        return self.site.lab.running(self.array)
-
-    @property
-    def nodes(self) -> list[str]:
-        nodes: list[str] = self.site.controller.trainer(self.array)["nodes"]
-        return nodes
+def nodes_of(site: Site, array: int) -> list[str]:
+    """The nodes that the controller says a trainer has."""
+    nodes: list[str] = site.controller.trainer(array)["nodes"]
+    return nodes
 
 
 def plugin_for_another_slurm(folder: Path) -> Path:
@@ -57,17 +45,17 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def trainer_of_alice(site: Site) -> Iterator[Victim]:
-    victim = Victim(site, site.submit(HOLDS, "2-2"))
-    wait_until(lambda: len(victim.elements()) == 2 and len(victim.nodes) == 2)
-    yield victim
-    site.end(victim.array)
+def trainer_of_alice(site: Site) -> Iterator[int]:
+    array = site.submit(HOLDS, "2-2")
+    wait_until(lambda: len(site.lab.running(array)) == 2 and len(nodes_of(site, array)) == 2)
+    yield array
+    site.end(array)
 
 
 @pytest.fixture
-def victim(trainer_of_alice: Victim) -> Iterator[Victim]:
+def victim(site: Site, trainer_of_alice: int) -> Iterator[int]:
     """The same trainer, which a test leaves as it was: not an element has been started anew."""
-    before = trainer_of_alice.elements()
+    before = site.lab.running(trainer_of_alice)
     yield trainer_of_alice
-    assert trainer_of_alice.elements() == before
-    wait_until(lambda: len(trainer_of_alice.nodes) == 2)
+    assert site.lab.running(trainer_of_alice) == before
+    wait_until(lambda: len(nodes_of(site, trainer_of_alice)) == 2)

@@ -8,7 +8,6 @@ import pytest
 
 from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
-from tests.security.conftest import Victim
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
@@ -34,20 +33,20 @@ def lies(array: int) -> dict[str, str]:
     }
 
 
-def test_an_ordinary_job_is_one_whatever_its_environment_says(site: Site, victim: Victim) -> None:
+def test_an_ordinary_job_is_one_whatever_its_environment_says(site: Site, victim: int) -> None:
     for command in (("srun", "-N1", "true"), ("salloc", "-N1", "-Q", "true")):
-        site.run(*command, user="bob", env=lies(victim.array))
+        site.run(*command, user="bob", env=lies(victim))
     out = site.folder("bob") / "out"
     options = ("--parsable", "-N1", f"--output={out}", "--wait", "--wrap", "echo done")
-    job = int(site.run("sbatch", *options, user="bob", env=lies(victim.array)).stdout)
+    job = int(site.run("sbatch", *options, user="bob", env=lies(victim)).stdout)
     assert out.read_text() == "done\n"
     listed = site.lab.run("scontrol", "show", "job", str(job), user="root").stdout
     assert "Comment=bftrainer" not in listed
 
 
-def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Victim) -> None:
+def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: int) -> None:
     shown = site.folder("bob") / "shown"
-    environment = lies(victim.array) | {"BFTRAINER_SHOWN": str(shown)}
+    environment = lies(victim) | {"BFTRAINER_SHOWN": str(shown)}
     options = ("--parsable", "--bftrainer", "-N1-2", "--output=/dev/null")
     submitted = site.run("sbatch", *options, user="bob", env=environment, input=SHOWS)
     array = int(submitted.stdout)
@@ -59,7 +58,7 @@ def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Vi
         assert found["BFTRAINER_KEEPER"] == site.controller.keeper.address
         assert found["PET_RDZV_ID"].startswith(f"{array}.")
         assert found["PET_NNODES"] == "1:2"
-        assert found["BFTRAINER_JOB_SECRET"] not in ("", lies(victim.array)["BFTRAINER_JOB_SECRET"])
+        assert found["BFTRAINER_JOB_SECRET"] not in ("", lies(victim)["BFTRAINER_JOB_SECRET"])
         assert "grace=999999" not in site.lab.squeue(array, "%k")[0]
     finally:
         site.end(array)
@@ -80,7 +79,7 @@ WRONG = r"bftrainer: what sbatch has passed on is wrong: '{}'; .*; this element 
     ],
 )
 def test_what_a_user_hands_on_in_the_place_of_sbatch_starts_nothing(
-    site: Site, victim: Victim, passed: str, said: str
+    site: Site, victim: int, passed: str, said: str
 ) -> None:
     folder = site.folder("bob")
     exported, out = folder / "exported", folder / "handed-on"

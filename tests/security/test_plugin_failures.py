@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,6 @@ INTERPRETERS = {
     "slow": "exec sleep 60",
     "lavish": "head -c 2000000 /dev/zero",
 }
-
-
-def make(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = ["make", "-s", "-C", str(REPO / "slurm_plugin"), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +57,10 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def plugstack(lab: Lab, folder: Path) -> Iterator[Callable[[str], None]]:
-    """Writes the cluster's plugstack.conf, which is as it was afterwards."""
-    file = lab.dir / "plugstack.conf"
-    before = file.read_text()
-
-    def write(line: str) -> None:
-        file.write_text(f"optional {line.format(folder=folder)}\n")
-
-    yield write
-    file.write_text(before)
+def line(request: pytest.FixtureRequest, lab: Lab, folder: Path) -> Iterator[str]:
+    """What the cluster's plugstack.conf has meanwhile, with the folder of the plugins."""
+    with lab.plugstack(lambda _: f"optional {request.param.format(folder=folder)}\n"):
+        yield request.param
 
 
 def ordinary_jobs_run(lab: Lab) -> None:
@@ -81,12 +71,12 @@ def ordinary_jobs_run(lab: Lab) -> None:
     out.unlink()
 
 
-def tagged(lab: Lab, nodes: str = "1-2") -> subprocess.CompletedProcess[str]:
+def tagged(lab: Lab, nodes: str = "1-2", **others: Any) -> subprocess.CompletedProcess[str]:
     command = ("sbatch", "--parsable", "--bftrainer", f"-N{nodes}", "-o/dev/null")
-    return lab.run(*command, input="#!/bin/sh\ntrue\n", check=False)
+    return lab.run(*command, input="#!/bin/sh\ntrue\n", check=False, **others)
 
 
-# What plugstack.conf has, with the folder of the plugins, and what the user of the option reads.
+# What plugstack.conf has, and what the user of the option reads.
 GOOD = "{folder}/good/bftrainer.so"
 HERE = f"{GOOD} keeper={NOBODY}"
 BROKEN = ("missing.so", "text.so", "empty.so", "header.so", "another.so", "old/bftrainer.so")
@@ -125,11 +115,11 @@ ONCE = {
         *LINES.items(),
         *(pytest.param(*row, id=row[0], marks=pytest.mark.once) for row in ONCE.items()),
     ],
+    indirect=["line"],
 )
 def test_what_is_wrong_costs_the_option_alone_and_its_user_is_told_why(
-    lab: Lab, plugstack: Callable[[str], None], line: str, why: str
+    lab: Lab, line: str, why: str
 ) -> None:
-    plugstack(line)
     ordinary_jobs_run(lab)
     refused = tagged(lab)
     assert refused.returncode != 0
@@ -140,28 +130,28 @@ def test_what_is_wrong_costs_the_option_alone_and_its_user_is_told_why(
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("settings", "nodes", "why"),
+    ("line", "nodes", "why"),
     [
-        ("max_elements=20", "2-21", "(max_elements); write at most -N 2-20"),
-        ("max_elements=20", "30-40", "(max_elements); write at most -N 20-20"),
-        ("", "2-51", "(MaxArraySize); write at most -N 2-50"),
-        ("max_elements=100", "2-51", "(MaxArraySize); write at most -N 2-50"),
+        (f"{HERE} max_elements=20", "2-21", "(max_elements); write at most -N 2-20"),
+        (f"{HERE} max_elements=20", "30-40", "(max_elements); write at most -N 20-20"),
+        (HERE, "2-51", "(MaxArraySize); write at most -N 2-50"),
+        (f"{HERE} max_elements=100", "2-51", "(MaxArraySize); write at most -N 2-50"),
     ],
+    indirect=["line"],
 )
 def test_a_trainer_of_too_many_elements_is_refused_with_the_remedy(
-    lab: Lab, plugstack: Callable[[str], None], settings: str, nodes: str, why: str
+    lab: Lab, line: str, nodes: str, why: str
 ) -> None:
-    plugstack(f"{HERE} {settings}")
     refused = tagged(lab, nodes)
     assert refused.returncode == 1
     assert why in refused.stderr
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("line", [f"{HERE} partition=main"], indirect=True)
 def test_nothing_of_a_users_environment_and_folders_reaches_the_rewriting(
-    lab: Lab, plugstack: Callable[[str], None]
+    lab: Lab, line: str
 ) -> None:
-    plugstack(f"{HERE} partition=main")
     home = lab.home("alice")
     (home / "json.py").write_text("raise SystemExit('not this one')\n")
     hostile = {
@@ -172,16 +162,13 @@ def test_nothing_of_a_users_environment_and_folders_reaches_the_rewriting(
         "SINFO_FORMAT": "x",
         "PATH": f"{home}:/usr/bin:/bin",
     }
-    command = ("sbatch", "--parsable", "--bftrainer", "-N1-2", "-o/dev/null")
-    done = lab.run(*command, input="#!/bin/sh\ntrue\n", env=hostile)
+    done = tagged(lab, env=hostile)
     lab.run("scancel", done.stdout.strip())
     assert "bftrainer: 1 to 2 nodes" in done.stderr
 
 
-def test_a_keeper_that_does_not_answer_holds_up_no_submission(
-    lab: Lab, plugstack: Callable[[str], None]
-) -> None:
-    plugstack(f"{HERE} partition=main")
+@pytest.mark.parametrize("line", [f"{HERE} partition=main"], indirect=True)
+def test_a_keeper_that_does_not_answer_holds_up_no_submission(lab: Lab, line: str) -> None:
     ordinary_jobs_run(lab)
     done = tagged(lab)
     assert done.returncode == 0
@@ -194,8 +181,9 @@ def test_a_keeper_that_does_not_answer_holds_up_no_submission(
 def test_it_is_not_installed_for_another_slurm(
     folder: Path, tmp_path: Path, installed: str
 ) -> None:
-    words = (f"BUILD={folder}/good", f"DESTDIR={tmp_path}", f"SLURM_INSTALLED={installed}")
-    done = make(*words, "install")
+    command = ("make", "-s", "-C", REPO / "slurm_plugin", f"BUILD={folder}/good", "install")
+    words = (f"DESTDIR={tmp_path}", f"SLURM_INSTALLED={installed}")
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
     assert done.returncode == 2
     ours = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert len(ours) == 1

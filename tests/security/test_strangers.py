@@ -15,7 +15,7 @@ import pytest
 from bftrainer_slurm.keeper.protocol import parse_address
 from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
-from tests.security.conftest import Victim
+from tests.security.conftest import nodes_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(1500)]
 
@@ -23,21 +23,21 @@ pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(1500)]
 PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "notice"}
 
 
-def test_hints_that_anybody_can_send_change_nothing(site: Site, victim: Victim) -> None:
+def test_hints_that_anybody_can_send_change_nothing(site: Site, victim: int) -> None:
     """That somebody else's elements are gone, that they leave, and that they came."""
-    nodes, address = victim.nodes, parse_address(site.controller.keeper.address)
+    nodes, address = nodes_of(site, victim), parse_address(site.controller.keeper.address)
     for number in range(600):
-        array = victim.array if number % 2 else 10**9 + number
+        array = victim if number % 2 else 10**9 + number
         for words in ("gone {} 0 n1", "leaving {} 1 n2", "up {} 0 n3", "leaving {} 7 n1"):
             with contextlib.suppress(OSError), socket.create_connection(address, 10) as connection:
                 connection.sendall(f"{words.format(array)}\n".encode())
     wait_until(lambda: site.controller.status().get("trainers"))
     assert site.controller.status()["controller"]["error"] is None
-    assert victim.nodes == nodes
-    assert site.controller.trainer(victim.array)["failures"] == 0
+    assert nodes_of(site, victim) == nodes
+    assert site.controller.trainer(victim)["failures"] == 0
 
 
-def test_the_state_folder_shows_others_nothing_but_the_address(site: Site, victim: Victim) -> None:
+def test_the_state_folder_shows_others_nothing_but_the_address(site: Site, victim: int) -> None:
     def readable(path: Path) -> bool:
         return site.lab.run("cat", path, user="bob", check=False).returncode == 0
 
@@ -51,12 +51,12 @@ def test_the_state_folder_shows_others_nothing_but_the_address(site: Site, victi
     assert keeper.stat().st_uid == site.controller.state.stat().st_uid
 
 
-def test_how_a_trainer_does_is_for_its_owner_and_operators(site: Site, victim: Victim) -> None:
+def test_how_a_trainer_does_is_for_its_owner_and_operators(site: Site, victim: int) -> None:
     for user in ("alice", "root", "slurm", "bob", "carol"):
         listed = site.run("bftrainer", "status", "--json", user=user).stdout
-        (seen,) = [one for one in json.loads(listed)["trainers"] if one["array"] == victim.array]
+        (seen,) = [one for one in json.loads(listed)["trainers"] if one["array"] == victim]
         shown = set() if user in ("bob", "carol") else PRIVATE
-        assert (seen.keys() & PRIVATE, seen["nodes"]) == (shown, victim.nodes)
+        assert (seen.keys() & PRIVATE, seen["nodes"]) == (shown, nodes_of(site, victim))
 
 
 @pytest.mark.parametrize("mode", ["site", "personal"])
