@@ -59,6 +59,7 @@ AT_20 = {"due_s": 20.0, "until_s": 20.0, "sure_s": 20.0}
     soon_after_many_were=(grew(looking(), 16), 2),
     less_often_where_slurmctld_is_slow=(looking(took_s=SLOW), 60),
     also_after_a_hint=(hinted(looking(took_s=SLOW), GONE, 1), 6),
+    soon_after_an_element_has_said_something=(hinted(looking(), GONE, 5), 5.15),
     but_in_a_minute_however_slow_it_is=(looking(took_s=50), 60),
     as_ever_once_it_is_quick_again=(looked(looking(took_s=SLOW), 60), 75),
     as_if_it_were_quick_in_its_first_minute=(looked(began(1000), 1040, took_s=SLOW), 1055),
@@ -81,23 +82,12 @@ def test_it_looks(schedule: Schedule, due_s: float) -> None:
     assert schedule.due_s() == due_s
 
 
-def test_it_looks_soon_after_an_element_has_said_something() -> None:
-    assert 5 < hinted(looking(), GONE, 5).due_s() < 6
-
-
 def test_it_looks_before_and_after_a_backfill_pass() -> None:
     schedule, looks, now_s = began(), list[float](), 0.0
     for _ in range(6):
         looked(schedule, now_s)
         looks.append(now_s := expecting(schedule, now_s, **AT_12).due_s())
     assert looks == pytest.approx([9.0, 10.0, 11.0, 13.2, 15.0, 30.0])
-
-
-@pytest.mark.parametrize(("took_s", "ahead_s"), [(0, LEAD_S), (1, LEAD_S), (600, 15)])
-def test_it_looks_ahead_of_a_pass_by_as_long_as_elements_take(
-    took_s: float, ahead_s: float
-) -> None:
-    assert lead_s(took_s) == ahead_s
 
 
 def flooded(schedule: Schedule, seconds: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,27 +42,20 @@ with open(sys.argv[2], "a") as notes:
 """
 
 
-@dataclass(frozen=True)
-class Job:
-    """An ordinary job or a trainer; its batch script writes a note, and then its step."""
+def notes(file: Path) -> list[dict[str, Any]]:
+    """What a job's batch script has noted, and then its step."""
+    wait_until(lambda: file.exists() and file.read_text().count("\n") >= 2)
+    return [json.loads(line) for line in file.read_text().splitlines()[:2]]
 
-    number: int
-    file: Path
 
-    @property
-    def notes(self) -> list[dict[str, Any]]:
-        wait_until(lambda: self.file.exists() and self.file.read_text().count("\n") >= 2)
-        return [json.loads(line) for line in self.file.read_text().splitlines()[:2]]
-
-    @property
-    def opens(self) -> set[str]:
-        """The GPUs that it can open: those that Slurm says are its own, and no other."""
-        for note in self.notes:
-            can = {gpu for gpu, answer in note["answers"].items() if answer == "ENXIO"}
-            assert note["answers"] == {gpu: "ENXIO" if gpu in can else "EPERM" for gpu in GPUS}
-            assert can == {f"gpu{number}" for number in note["own"].split(",")}
-            assert note["visible"] == ",".join(map(str, range(len(can))))  # of those, from 0 up
-        return can
+def opens(file: Path) -> set[str]:
+    """The GPUs that a job can open: those that Slurm says are its own, and no other."""
+    for note in notes(file):
+        can = {gpu for gpu, answer in note["answers"].items() if answer == "ENXIO"}
+        assert note["answers"] == {gpu: "ENXIO" if gpu in can else "EPERM" for gpu in GPUS}
+        assert can == {f"gpu{number}" for number in note["own"].split(",")}
+        assert note["visible"] == ",".join(map(str, range(len(can))))  # of those, from 0 up
+    return can
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,26 +72,23 @@ def probing(site: Site, user: str) -> tuple[str, Path]:
     return f"#!/bin/bash\n{probe}\nsrun {probe}\nsrun sleep 1000\n", file
 
 
-def ordinary_job(site: Site, gpus: int) -> Job:
-    script, file = probing(site, "bob")
-    return Job(ordinary(site, "-w", "n1", f"--gpus-per-node={gpus}", script=script), file)
-
-
 def test_jobs_side_by_side_open_their_own_gpus_alone_and_who_takes_them_finds_nothing_of_before(
     site: Site,
 ) -> None:
-    job = ordinary_job(site, 1)
-    assert job.notes
-    script, file = probing(site, "alice")
-    trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2", "--exclude=n2"), file)
-    assert all(note["alice"] for note in trainer.notes)
-    assert (len(job.opens), len(trainer.opens)) == (1, 2)
-    assert not job.opens & trainer.opens
-    taker = ordinary_job(site, len(GPUS) - 1)
-    assert taker.opens == GPUS - job.opens
-    assert not any(note["alice"] for note in taker.notes)
-    assert set(site.lab.squeue(trainer.number, "%N")) == {""}
-    assert site.lab.squeue(job.number, "%t") == ["R"]
+    script, of_job = probing(site, "bob")
+    job = ordinary(site, "-w", "n1", "--gpus-per-node=1", script=script)
+    assert notes(of_job)
+    script, of_trainer = probing(site, "alice")
+    trainer = site.submit(script, "1-1", "--gpus-per-node=2", "--exclude=n2")
+    assert all(note["alice"] for note in notes(of_trainer))
+    assert (len(opens(of_job)), len(opens(of_trainer))) == (1, 2)
+    assert not opens(of_job) & opens(of_trainer)
+    script, of_taker = probing(site, "bob")
+    ordinary(site, "-w", "n1", f"--gpus-per-node={len(GPUS) - 1}", script=script)
+    assert opens(of_taker) == GPUS - opens(of_job)
+    assert not any(note["alice"] for note in notes(of_taker))
+    assert set(site.lab.squeue(trainer, "%N")) == {""}
+    assert site.lab.squeue(job, "%t") == ["R"]
 
 
 def test_the_doctor_sees_that_devices_are_confined_and_says_what_is_not(site: Site) -> None:

@@ -199,7 +199,7 @@ def test_what_is_older_than_90_days_is_dropped(history: History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("took_s", "lead_s"), [([], 3.0), ([6.0] * 19 + [90.0], 7.0), ([9.0] * 19, 10.0)]
+    ("took_s", "lead_s"), [([], 3.0), ([6.0] * 19 + [90.0], 7.0), ([600.0] * 19, 15.0)]
 )
 def test_trainers_leave_so_early_that_nine_in_ten_elements_have_ended_before_the_pass(
     took_s: list[float], lead_s: float, history: History

@@ -155,28 +155,28 @@ FOUR = trainer("running n0", "running n1", "running n2", "running n3")
 
 def test_a_failure_counts_for_the_size_that_failed_though_the_next_group_has_another() -> None:
     saying = Saying(view_of(FOUR))
-    saying.hear(NoteKind.PROGRESS, 1.0, steps=5.0, nodes=2.0)
-    saying.hear(NoteKind.PROGRESS, 12.0, steps=9.0, nodes=2.0)
-    saying.hear(NoteKind.REFORMED, 21.0, generation=3.0, nodes=4.0)
-    saying.hear(NoteKind.FAILED, 22.0, nodes=3.0)
+    saying.say(NoteKind.PROGRESS, 1.0, steps=5.0, nodes=2.0)
+    saying.say(NoteKind.PROGRESS, 12.0, steps=9.0, nodes=2.0)
+    saying.say(NoteKind.REFORMED, 21.0, generation=3.0, nodes=4.0)
+    saying.say(NoteKind.FAILED, 22.0, nodes=3.0)
     assert list(saying.mine.state.tried.failed) == [3]
 
 
 @pytest.mark.parametrize("nodes", [0.0, -3.0, 5.0, 1e300])
 def test_an_impossible_size_is_none(nodes: float) -> None:
     saying = Saying(view_of(FOUR))
-    saying.hear(NoteKind.FAILED, 1.0, nodes=nodes)
+    saying.say(NoteKind.FAILED, 1.0, nodes=nodes)
     assert not saying.mine.state.tried.failed
 
 
 def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_once() -> None:
     first = Saying(view_of(FOUR))
-    first.hear(NoteKind.PROGRESS, 1.0, steps=5.0, nodes=3.0)
-    first.hear(NoteKind.PROGRESS, 12.0, steps=9.0, nodes=3.0)
-    first.hear(NoteKind.FAILED, 20.0, nodes=4.0, node="n0")
+    first.say(NoteKind.PROGRESS, 1.0, steps=5.0, nodes=3.0)
+    first.say(NoteKind.PROGRESS, 12.0, steps=9.0, nodes=3.0)
+    first.say(NoteKind.FAILED, 20.0, nodes=4.0, node="n0")
     known = first.mine.state.tried.lasting
     second = Saying(view_of(FOUR, TrainerState(tried=known)))
-    second.hear(NoteKind.FAILED, 20.0, nodes=4.0, node="n0", heard_after_s=30.0)
+    second.say(NoteKind.FAILED, 20.0, nodes=4.0, node="n0", heard_after_s=30.0)
     assert second.mine.state.tried.failed[4].count == 1
 
 

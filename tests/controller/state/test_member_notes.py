@@ -47,11 +47,9 @@ class Saying:
         """Say something so long after ``NOW_S``; return the trainer's state with it."""
         at_s, text = NOW_S + after_s, "no module named toch"
         said = note(kind, at_s, task, node, text=text, **measures)
-        return self.members.take(self.mine, self.told, said, at_s + heard_after_s)
-
-    def hear(self, kind: NoteKind, after_s: float, **more: Any) -> None:
-        """Say something; what it changes stays."""
-        self.mine = replace(self.mine, state=self.say(kind, after_s, **more))
+        state = self.members.take(self.mine, self.told, said, at_s + heard_after_s)
+        self.mine = replace(self.mine, state=state)
+        return state
 
     @property
     def failures(self) -> int:
@@ -104,17 +102,17 @@ def test_failures_are_forgotten_once_training_is_beyond_the_furthest_that_failed
     made = 0.0
     for attempt, steps in enumerate((50.0, 2.0, 45.0, 40.0)):
         at_s = 100.0 * attempt
-        saying.hear(NoteKind.REFORMED, at_s, generation=attempt + 1.0, nodes=2.0)
+        saying.say(NoteKind.REFORMED, at_s, generation=attempt + 1.0, nodes=2.0)
         for second in (20, 40):
             made += steps if from_start or not attempt else 0.0  # steps are not counted twice
-            saying.hear(NoteKind.PROGRESS, at_s + second, steps=made, from_start=from_start)
-        saying.hear(NoteKind.FAILED, at_s + 50, nodes=2.0)
+            saying.say(NoteKind.PROGRESS, at_s + second, steps=made, from_start=from_start)
+        saying.say(NoteKind.FAILED, at_s + 50, nodes=2.0)
         assert saying.failures == attempt + 1
-    saying.hear(NoteKind.REFORMED, 400.0, generation=5.0, nodes=2.0)
+    saying.say(NoteKind.REFORMED, 400.0, generation=5.0, nodes=2.0)
     again = 100.0 if from_start else 0.0
-    saying.hear(NoteKind.PROGRESS, 420.0, steps=made + again, from_start=from_start)
+    saying.say(NoteKind.PROGRESS, 420.0, steps=made + again, from_start=from_start)
     assert saying.failures == 4
-    saying.hear(NoteKind.PROGRESS, 421.0, steps=made + again + 1, from_start=from_start)
+    saying.say(NoteKind.PROGRESS, 421.0, steps=made + again + 1, from_start=from_start)
     assert saying.failures == 0
 
 

@@ -6,6 +6,7 @@ What was learnt is kept by user and job name, and does not grow without bound.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -105,31 +106,29 @@ def test_of_rescales_the_latest_nine_of_a_kind_count() -> None:
     assert (pauses["up"].sum_s, pauses["down"].sum_s) == (20.0, 40.0)
 
 
-def training(
-    watch: Stopwatch,
+def reports(
     begin_s: float,
     seconds: int,
     generation: int = 1,
     nodes: int = 2,
     rate: float | None = 100.0,
     steps: float | None = None,
-) -> list[Throughput]:
-    """Report every second, from 0 samples on."""
-    about = {"nodes": nodes, "generation": generation}
-    reports = (
-        Report(
-            begin_s + second,
-            None if rate is None else rate * second,
-            None if steps is None else steps * second,
-            **about,
-        )
-        for second in range(seconds + 1)
-    )
-    return [look for one in reports if (look := watch.report(one))]
+    noise: float | None = None,
+) -> Iterator[Report]:
+    """One every second, from 0 on; so many samples and steps a second."""
+    for second in range(seconds + 1):
+        counts = (None if each is None else each * second for each in (rate, steps))
+        about = {"nodes": nodes, "generation": generation}
+        yield Report(begin_s + second, *counts, **about, noise=noise)  # type: ignore[arg-type]
+
+
+def looks_of(watch: Stopwatch, *when: int, **how: Any) -> list[Throughput]:
+    """What it measures of these reports."""
+    return [look for one in reports(*when, **how) if (look := watch.report(one))]
 
 
 def test_looks_are_samples_over_seconds_and_grow_as_long_as_a_generation_lasts() -> None:
-    looks = training(Stopwatch(ARRAY), 0, 400)
+    looks = looks_of(Stopwatch(ARRAY), 0, 400)
     assert looks[0] == Throughput(ARRAY, "samples", 2, 35.0, 100.0, 20.0)
     assert [look.seconds for look in looks] == [20, 20, 40, 80, 80, 80]
 
@@ -138,7 +137,7 @@ def test_the_warm_up_after_a_change_is_in_no_look() -> None:
     watch = Stopwatch(ARRAY)
     watch.report(Report(0.0, samples=0.0, nodes=2, generation=1))
     watch.report(Report(4.0, samples=1.0, nodes=2, generation=1))  # slow, while it compiles
-    assert [look.rate for look in training(watch, 5, 40)] == [100.0]
+    assert [look.rate for look in looks_of(watch, 5, 40)] == [100.0]
 
 
 @cases(
@@ -149,18 +148,18 @@ def test_the_warm_up_after_a_change_is_in_no_look() -> None:
 )
 def test_no_look(first_s: int, then: tuple[int, ...], looks: list[tuple[int, float]]) -> None:
     watch = Stopwatch(ARRAY)
-    training(watch, 0, first_s)
-    assert [(look.nodes, look.seconds) for look in training(watch, *then)] == looks
+    looks_of(watch, 0, first_s)
+    assert [(look.nodes, look.seconds) for look in looks_of(watch, *then)] == looks
 
 
 def test_where_samples_are_not_known_steps_times_nodes_stand_for_them() -> None:
-    looks = training(Stopwatch(ARRAY), 0, 35, nodes=3, rate=None, steps=10.0)
+    looks = looks_of(Stopwatch(ARRAY), 0, 35, nodes=3, rate=None, steps=10.0)
     assert [(look.unit, look.rate) for look in looks] == [("steps", 30.0)]
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e12], ids=["who stands still", "what cannot be"])
 def test_nothing_is_measured_of(rate: float) -> None:
-    assert training(Stopwatch(ARRAY), 0, 100, rate=rate) == []
+    assert looks_of(Stopwatch(ARRAY), 0, 100, rate=rate) == []
 
 
 amounts = st.one_of(st.none(), st.floats(0, 1e15))
@@ -223,16 +222,14 @@ class Profiles(PerformanceModel):
 def train(
     profiles: Profiles,
     one: TrainerView,
-    rate: float,
+    rate: float | None,
     begin_s: float = NOW_S,
     seconds: int = 120,
-    unit: str = "samples",
     generation: int = 1,
+    **more: float,
 ) -> None:
-    """Report every second at this rate."""
-    for second in range(seconds):
-        counts = {"samples": rate * second} if unit == "samples" else {"steps": rate * second}
-        report = Report(begin_s + second, nodes=len(one.placed), generation=generation, **counts)
+    """It makes so many samples a second."""
+    for report in reports(begin_s, seconds, generation, len(one.placed), rate, **more):
         profiles.progressed(one, report)
 
 
@@ -269,7 +266,7 @@ def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() 
     profiles = Profiles(made())
     known, relative = view(array=1, name="known"), view(array=2, name="relative")
     train(profiles, known, 40_000.0)
-    train(profiles, relative, 2.0, unit="steps")
+    train(profiles, relative, None, steps=2.0)
     curves = [one.curve for one in profiles.estimates([known, relative], NOW_S)]
     assert curves[1].at(4) == pytest.approx(curves[0].at(4), rel=0.2)
 
@@ -361,21 +358,9 @@ def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     measurements = made()
     measurements.set_curve(JOB, [Throughput(9, "samples", 8, NOW_S - 100, 4e5, 60.0)])
     profiles, one = Profiles(measurements), view()
-    train(profiles, one, 2.0, unit="steps")
+    train(profiles, one, None, steps=2.0)
     assert profiles.shown(one)["curve"]["unit"] == "steps"
     assert curve(profiles, one).at(MOST) < 200
-
-
-def train_in_batches(
-    profiles: Profiles, nodes: int, batch: float, begin_s: float, noise: float | None = None
-) -> TrainerView:
-    """Report two steps a second of so many samples each."""
-    one = view(nodes=nodes)
-    for second in range(60):
-        samples, steps = 2 * batch * second, 2.0 * second
-        report = Report(begin_s + second, samples, steps, nodes, nodes, noise=noise)
-        profiles.progressed(one, report)
-    return one
 
 
 @pytest.mark.parametrize(
@@ -387,7 +372,8 @@ def test_what_a_step_has_of_each_node_is_learnt(
 ) -> None:
     profiles = Profiles(made())
     for turn, (nodes, batch) in enumerate(batches.items()):
-        one = train_in_batches(profiles, nodes, batch, NOW_S + 100 * turn, noise=1000.0)
+        one, begin_s = view(nodes=nodes), NOW_S + 100 * turn
+        train(profiles, one, 2 * batch, begin_s, 60, nodes, steps=2.0, noise=1000.0)
     known = profiles.of(one.trainer)
     assert known.noise(given=4000.0) == BatchNoise(4000.0, batch_of_node, given=True)
     assert known.noise(given=None) == BatchNoise(1000.0, batch_of_node, given=False)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History, put
@@ -16,7 +17,7 @@ from bftrainer_slurm.controller.state.phases import Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Totals
 from bftrainer_slurm.controller.state.trainer_state import release
-from bftrainer_slurm.model import Element, ElementId, Trainer
+from bftrainer_slurm.model import Element, ElementId, Part, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from tests.controller.worlds import ARRAY, NOW_S, cases, element, snapshot, trainer
 
@@ -34,23 +35,26 @@ class Looking:
         self.faults = TrainerErrors()
         self.registry = TrainerRegistry(self.history, SETTINGS, self.faults)
         self.now_s = NOW_S - 10
+        self.shared = dict[str, SharedNode]()
 
     def at(self, *trainers: Trainer, ordinary: str = "") -> list[Event]:
         self.now_s += 10
         self.faults.begin()
         seen: Snapshot = snapshot((), trainers, ordinary_nodes=frozenset(ordinary.split()))
-        return self.registry.look(replace(seen, time_s=self.now_s))
+        return self.registry.look(replace(seen, time_s=self.now_s, shared=self.shared))
 
     @property
     def totals(self) -> Totals:
         return self.history.totals(ARRAY, self.now_s)
 
 
-def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
+def test_a_trainer_that_slurm_has_forgotten_has_left_its_part_of_a_node() -> None:
     looking = Looking()
-    looking.at(trainer(ON_N1))
+    looking.shared = {"n1": SharedNode(8, Part(8, 64), Part(8, 64))}
+    looking.at(trainer(replace(ON_N1, gpus=2)))
     assert looking.at() == [Ended(FIRST, "n1", NOW_S + 10, "ended")]
     assert looking.registry.view(ARRAY) is None
+    assert (looking.totals.node_s, looking.totals.gpu_s) == (2.5, 20.0)
     assert looking.history.open_allocations() == {}
 
 
