@@ -91,7 +91,7 @@ SCRIPT = """
 note() { echo "$* $NODE" >> notes; }
 note begun "$1"
 export WORD=of-$NODE
-[ "$(srun echo hello)" = hello ] && note said
+[ "$(srun echo torchrun)" = torchrun ] && note said
 srun ./torchrun one; note one $?
 srun ./torchrun two; note two $?
 note done
@@ -267,14 +267,23 @@ def test_what_fails_without_the_scripts_node_runs_again_with_its_script(trainer:
     assert trainer.codes() == [7, 7]
 
 
-def test_a_script_that_trains_without_srun_runs_on_each(trainer: Trainer) -> None:
+def test_a_script_that_trains_without_srun_runs_on_each_node_that_has_waited_for_that(
+    trainer: Trainer,
+) -> None:
+    """Through signals and without a keeper: its script would remove what the others train on."""
     trainer.script("echo begun $NODE >> notes; sleep 1000")
     trainer.start(0)
     trainer.wait_for("begun n0", 1)
     trainer.start(1)
     trainer.waits(1)
-    secret = trainer.keeper.secret(7)
-    agent = Membership(trainer.keeper.address, Identity(7, 0, "n0", Role.AGENT), secret)
+    os.kill(trainer.running[1].pid, signal.SIGUSR1)
+    address = trainer.keeper.address
+    trainer.keeper.kill()
+    with pytest.raises(subprocess.TimeoutExpired):
+        trainer.running[1].wait(PATIENCE_S + 5)
+    assert trainer.notes() == ["begun n0"]
+    find_or_start(trainer.keeper.state, address)
+    agent = Membership(address, Identity(7, 0, "n0", Role.AGENT), trainer.keeper.secret(7))
     agent.start()
     try:
         trainer.wait_for("begun n1", 1)
@@ -317,27 +326,7 @@ def test_a_step_has_the_scripts_limits_umask_and_input_elsewhere(trainer: Traine
     assert trainer.codes() == [0, 0]
 
 
-WRAPPERS = {
-    "go": '#!/bin/sh\nexec ./torchrun one "$@"\n',
-    "contained": '#!/bin/sh\nexec unshare --user --mount --pid --fork ./torchrun one "$@"\n',
-}
-
-
-@pytest.mark.parametrize(
-    "train", ["./go", "./contained", "./go unasked", "./go unasked unnumbered"]
-)
-def test_the_step_whose_processes_join_is_the_training_whatever_its_name(
-    trainer: Trainer, train: str
-) -> None:
-    for name, text in WRAPPERS.items():
-        trainer.write(name, text)
-    trainer.script(f"srun {train}")
-    trainer.train(0, 1)
-    trainer.end("one")
-    assert trainer.codes() == [0, 0]
-
-
-# A torchrun that still imports torch.
+# A torchrun that still imports torch, and cannot ask yet.
 IMPORTS = f"""#!{sys.executable}
 import os, time
 with open("notes", "a") as notes:
@@ -345,32 +334,26 @@ with open("notes", "a") as notes:
 while not os.path.exists("end.one"):
     time.sleep(0.05)
 """
+PROGRAMS = {
+    "bin/torchrun": IMPORTS,
+    "go": '#!/bin/sh\nexec ./torchrun one "$@"\n',
+    "contained": '#!/bin/sh\nexec unshare --user --mount --pid --fork ./torchrun one "$@"\n',
+}
 
 
-def test_a_torchrun_trains_before_it_can_ask(trainer: Trainer) -> None:
-    trainer.write("bin/torchrun", IMPORTS)
-    trainer.script("srun torchrun train.py")
+@pytest.mark.parametrize(
+    "train",
+    ["./go", "./contained", "./go unasked", "./go unasked unnumbered", "torchrun train.py"],
+)
+def test_the_step_whose_processes_join_is_the_training_whatever_its_name(
+    trainer: Trainer, train: str
+) -> None:
+    for name, text in PROGRAMS.items():
+        trainer.write(name, text)
+    trainer.script(f"srun {train}")
     trainer.train(0, 1)
     trainer.end("one")
     assert trainer.codes() == [0, 0]
-
-
-def test_a_step_that_does_not_join_runs_once_whatever_its_text_says(trainer: Trainer) -> None:
-    trainer.write(
-        "evaluate.sh",
-        "# Trainer(accelerate) torchrun init_process_group\n"
-        "echo evaluates $NODE >> notes\nwhile ! [ -e on ]; do sleep 0.05; done\n",
-    )
-    trainer.script("srun bash evaluate.sh torchrun\nsrun ./torchrun one")
-    trainer.start(0)
-    trainer.wait_for("evaluates", 1)
-    trainer.start(1)
-    trainer.waits(1)
-    (trainer.folder / "on").touch()
-    trainer.wait_for("step one", 2)
-    trainer.end("one")
-    assert trainer.codes() == [0, 0]
-    assert trainer.notes("evaluates") == ["evaluates n0"]
 
 
 @pytest.mark.parametrize("first", ["the one that trains", "another"])
@@ -434,20 +417,6 @@ def test_what_a_process_could_read_is_left_there(tmp_path: Path, source: str) ->
     finally:
         child.kill()
         child.wait()
-
-
-def test_who_waits_outlives_a_signal_and_a_keeper_that_is_away(trainer: Trainer) -> None:
-    """Its script would remove what the others train on."""
-    trainer.script("echo begun $NODE >> notes; sleep 1000")
-    trainer.start(0)
-    trainer.wait_for("begun n0", 1)
-    trainer.start(1)
-    trainer.waits(1)
-    os.kill(trainer.running[1].pid, signal.SIGUSR1)
-    trainer.keeper.kill()
-    with pytest.raises(subprocess.TimeoutExpired):
-        trainer.running[1].wait(PATIENCE_S + 5)
-    assert trainer.notes() == ["begun n0"]
 
 
 def run(words: Sequence[Path | str], given: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -14,11 +14,6 @@ from bftrainer_slurm.keeper.messages import Role
 ELEMENT = {"BFTRAINER_ELEMENT": "12_3", "BFTRAINER_KEEPER": "127.0.0.1:5", "SLURMD_NODENAME": "n3"}
 
 
-def test_an_element_has_its_place_in_its_trainer() -> None:
-    told = read_identity(ELEMENT, Role.AGENT)
-    assert (told.array, told.task, told.node, told.role) == (12, 3, "n3", Role.AGENT)
-
-
 @pytest.mark.parametrize("command", [["/bin/torchrun"], ["torch/distributed/run.py"], []])
 def test_a_program_is_its_step_and_its_script_however_torchrun_is_called(
     command: list[str], monkeypatch: pytest.MonkeyPatch
@@ -37,10 +32,12 @@ def test_a_program_is_its_step_and_its_script_however_torchrun_is_called(
     ("told", "step"),
     [({}, -1), ({"BFTRAINER_STEP": "3", "SLURM_STEP_ID": "5"}, 3), ({"SLURM_STEP_ID": "5"}, -2)],
 )
-def test_a_process_knows_which_srun_of_the_script_has_started_it(
+def test_a_process_knows_its_place_in_its_trainer_and_which_srun_of_the_script_has_started_it(
     told: dict[str, str], step: int
 ) -> None:
-    assert read_identity(ELEMENT | told, Role.AGENT).step == step
+    found = read_identity(ELEMENT | told, Role.AGENT)
+    place = (found.array, found.task, found.node, found.role, found.step)
+    assert place == (12, 3, "n3", Role.AGENT, step)
 
 
 def test_an_address_is_the_one_on_the_way_there() -> None:

@@ -1,18 +1,30 @@
-"""What an agent tells of its training: a job's log of changes of its nodes, the plan of steps."""
+"""What an agent tells of its training: a job's log of changes of its nodes, the plan of steps.
+
+And a script's own function, which hears of each change in the thread that trains.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from math import nan
 
 import pytest
 
+from bftrainer_slurm.elastic import listeners
+from bftrainer_slurm.elastic.listeners import NodesChanged, write
 from bftrainer_slurm.elastic.memory import Memory, StepCounts
 from bftrainer_slurm.elastic.progress import Progress
+from bftrainer_slurm.elastic.steps import Steps
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
 NOTHING = StepCounts(0, None, 0.0, 0.0)
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory.made()
 
 
 def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> StepCounts:
@@ -64,54 +76,54 @@ class Log(Progress):
         return "\n".join(self.lines)
 
 
-def test_a_change_is_one_line_once_the_speed_after_it_is_known() -> None:
-    assert Log().change({N1, N2, N3}, "join") == (
-        "n3 came: 3 nodes; training stood still for 0.5 s; 40 samples/s before, 80 samples/s now"
-    )
-
-
 @pytest.mark.parametrize(
     ("after", "why", "said"),
     [
-        ({N1}, "leave", "n2 left: 1 node"),
-        ({N1}, "loss", "n2 was lost: 1 node"),
-        ({N3}, "loss", "n3 came, n1, n2 were lost: 1 node"),
-        ({N1, N2}, "failure", "the script failed, and starts again: 2 nodes"),
-        ({N1, (4, "n2")}, "loss", "n2 came, n2 was lost: 2 nodes"),
+        (
+            {N1, N2, N3},
+            "join",
+            "n3 came: 3 nodes; training stood still for 0.5 s; 40 samples/s before, "
+            "80 samples/s now",
+        ),
+        ({N1}, "leave", "n2 left: 1 node; "),
+        ({N1}, "loss", "n2 was lost: 1 node; "),
+        ({N3}, "loss", "n3 came, n1, n2 were lost: 1 node; "),
+        ({N1, N2}, "failure", "the script failed, and starts again: 2 nodes; "),
+        ({N1, (4, "n2")}, "loss", "n2 came, n2 was lost: 2 nodes; "),
     ],
 )
-def test_it_says_who_came_and_who_went_and_why(
+def test_a_change_is_one_line_that_says_who_came_and_who_went_and_why(
     after: set[tuple[int, str]], why: str, said: str
 ) -> None:
-    assert Log().change(after, why).startswith(f"{said}; ")
+    assert Log().change(after, why).startswith(said)
 
 
 @pytest.mark.parametrize(
-    ("lost", "samples", "said"),
+    ("lost", "samples", "again_s", "said"),
     [
-        (1, 32.0, "n2 was lost: 1 node; 1 step (32 samples) was lost; training stood still"),
-        (1200, None, "n2 was lost: 1 node; 1,200 steps were lost; training stood still"),
-        (0, 0.0, "n2 was lost: 1 node; training stood still"),
-        (None, None, "n2 was lost: 1 node; training stood still"),
+        (1, 32.0, 0, "1 step (32 samples) was lost; training stood still for 0.5 s"),
+        (1200, None, 0, "1,200 steps were lost; training stood still for 0.5 s"),
+        (0, 0.0, 0, "training stood still for 0.5 s"),
+        (None, None, 0, "training stood still for 0.5 s"),
+        (
+            30,
+            None,
+            110.25,
+            "30 steps were lost; training stood still for 0.2 s",
+        ),  # repeats are none
     ],
 )
-def test_it_says_what_is_trained_again(lost: int | None, samples: float | None, said: str) -> None:
+def test_it_says_what_is_trained_again(
+    lost: int | None, samples: float | None, again_s: float, said: str
+) -> None:
     log = Log()
     log.begin({N1, N2}, NOTHING)
     before = replace(progress(101, 100, 110), lost=None if lost is None else 7, lost_samples=70)
     log.begin({N1}, before, "loss", tells=True)
+    now = replace(progress(502, 110.5, 130.5), again_s=again_s)
     all_lost = None if lost is None else 7 + lost
-    all_samples = None if samples is None else 70 + samples
-    log.train(replace(progress(502, 110.5, 130.5), lost=all_lost, lost_samples=all_samples))
-    assert log.lines[0].startswith(said)
-
-
-def test_training_that_is_repeated_does_not_stand_still() -> None:
-    log = Log()
-    log.begin({N1, N2}, NOTHING)
-    log.begin({N1}, replace(progress(101, 100, 110), lost=0), "loss", tells=True)
-    log.train(replace(progress(502, 114, 134), lost=30, again_s=110.25, lost_samples=None))
-    assert "; 30 steps were lost; training stood still for 0.2 s; " in log.lines[0]
+    log.train(replace(now, lost=all_lost, lost_samples=None if samples is None else 70 + samples))
+    assert log.lines[0].startswith(f"n2 was lost: 1 node; {said}")
 
 
 def test_changes_with_no_step_between_them_are_told_as_one() -> None:
@@ -184,3 +196,74 @@ def test_a_generation_is_not_over_before_what_was_read_of_it_is_told() -> None:
     order.append("over")
     over.set()
     assert order == ["told", "over"]
+
+
+CHANGE = NodesChanged(("n1",), ("n1", "n2"), "join", 0.4, 2, 600.0)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NodesChanged]]:
+    monkeypatch.setattr(listeners, "_listeners", [])
+    changes: list[NodesChanged] = []
+    listeners.on_change(changes.append)
+    yield changes
+
+
+def test_a_function_hears_what_was_before_and_after_a_change_and_why(
+    heard: list[NodesChanged],
+) -> None:
+    log = Log()
+    log.begin({N1}, NOTHING, tells=True)
+    log.end(before := replace(progress(101, 100, 110, 404), lost=0))
+    log.begin({N1, N2}, before, "join", tells=True)
+    log.train(replace(progress(502, 110.5, 130.5, 2008), lost=2))
+    listeners.hear(log.memory)
+    assert heard == [
+        NodesChanged((), ("n1",), "begin"),
+        NodesChanged(("n1",), ("n1", "n2"), "join", 0.5, 2, pytest.approx(80)),
+    ]
+
+
+def test_what_the_agent_has_seen_is_told_once_at_the_next_step_though_of_a_later_process(
+    memory: Memory, heard: list[NodesChanged]
+) -> None:
+    counted = Steps(Memory.opened(memory.path))
+    counted.by_script(None)
+    assert heard == []
+    write(memory, CHANGE)
+    for _ in range(2):
+        counted.by_script(None)
+    assert heard == [CHANGE]
+    others = [NodesChanged((), (str(number),), "begin") for number in range(3)]
+    for one in others:
+        write(memory, one)
+    memory.begin()
+    Steps(memory).by_script(None)
+    assert heard == [CHANGE, *others]
+
+
+def test_a_function_that_raises_is_named_and_disturbs_nobody(
+    memory: Memory, heard: list[NodesChanged], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def faulty(change: NodesChanged) -> None:
+        raise ValueError("no network")
+
+    listeners.on_change(faulty)
+    listeners.on_change(heard.append)
+    write(memory, CHANGE)
+    listeners.hear(memory)
+    assert heard == [CHANGE, CHANGE]
+    assert "on_change" in (said := capfd.readouterr().err)
+    assert "no network" in said
+
+
+def test_what_cannot_be_read_or_has_no_room_is_passed_over(
+    memory: Memory, heard: list[NodesChanged]
+) -> None:
+    memory.tell(b'{"nodes_before": [], "nodes": [], "why": "join", "racks": 2}')  # a newer agent's
+    nodes = tuple(f"node{number:060d}" for number in range(10_000))
+    write(memory, NodesChanged(nodes, nodes, "loss"))
+    write(memory, CHANGE)
+    Steps(memory).by_script(None)
+    assert heard == [CHANGE]
+    assert not memory.untold

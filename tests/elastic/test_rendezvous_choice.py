@@ -77,59 +77,46 @@ def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_i
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    ("command", "launcher", "runs_torchrun"),
     [
-        (["/usr/bin/python3", "/opt/venv/bin/torchrun", "train.py"], True),
-        (["python", "-m", "torch.distributed.run", "train.py"], True),
-        (["python3.11", "-u", "-m", "torch.distributed.launch", "train.py"], True),
-        (["python", "-u", "train.py", "--run", "torchrun"], False),
-        (["bash", "/home/alice/torchrun"], False),
-        ([], False),
+        ("/env/bin/python3 /env/bin/torchrun --nnodes=2 train.py", "torchrun", True),
+        ("python -m torch.distributed.run train.py", "torchrun", True),
+        ("python3.11 -u -m torch.distributed.launch train.py", "torch.distributed.launch", True),
+        ("python /env/bin/accelerate launch train.py", "accelerate", False),
+        ("python -m accelerate.commands.launch train.py", "accelerate", False),
+        ("python /env/bin/llamafactory-cli train x.yaml", "llamafactory", False),
+        ("python /env/bin/tune run x", "torchtune", False),
+        ("python -u train.py --run torchrun", "torchrun", False),  # it imports it
+        ("bash /home/alice/torchrun", "torchrun", False),
+        ("", "torchrun", False),
     ],
 )
-def test_a_script_that_imports_torchrun_is_not_taken_for_it(
-    command: list[str], expected: bool
+def test_what_has_started_a_training_has_a_name_and_may_run_torchrun(
+    command: str, launcher: str, runs_torchrun: bool
 ) -> None:
-    assert is_torchrun(command) == expected
-
-
-@pytest.mark.parametrize(
-    ("command", "launcher"),
-    [
-        ("/env/bin/python /env/bin/torchrun --nnodes=2 train.py", "torchrun"),
-        ("python -m torch.distributed.run train.py", "torchrun"),
-        ("python -u -m torch.distributed.launch train.py", "torch.distributed.launch"),
-        ("python /env/bin/accelerate launch train.py", "accelerate"),
-        ("python -m accelerate.commands.launch train.py", "accelerate"),
-        ("python /env/bin/llamafactory-cli train x.yaml", "llamafactory"),
-        ("python /env/bin/tune run x", "torchtune"),
-    ],
-)
-def test_what_has_started_a_training_has_a_name(command: str, launcher: str) -> None:
-    assert launcher_of(command.split(), {}) == launcher
-    assert launcher_of(command.split(), {STARTED_BY: "srun python"}) == "srun python"
+    words = command.split()
+    assert is_torchrun(words) == runs_torchrun
+    assert launcher_of(words, {}) == launcher
+    assert launcher_of(words, {STARTED_BY: "srun python"}) == "srun python"
     assert {launcher, "srun python"} <= set(LAUNCHERS)
 
 
-def test_outside_an_element_loading_it_changes_and_imports_nothing() -> None:
+def test_outside_an_element_loading_it_changes_and_imports_nothing_and_it_refuses_to_begin() -> (
+    None
+):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "BFTRAINER_"))}
     code = (
         "import os, sys; before = dict(os.environ)\n"
         "import torch.distributed.run\n"
+        "from torch.distributed.elastic.rendezvous import RendezvousParameters as Parameters\n"
         "from torch.distributed.elastic.rendezvous import rendezvous_handler_registry as registry\n"
         "assert 'bftrainer' in registry._registry\n"
         "assert 'bftrainer_slurm.elastic.rendezvous.agent' not in sys.modules\n"
         "assert before == dict(os.environ)\n"
+        "registry.create_handler(Parameters('bftrainer', '', 'run', 1, 4))\n"
     )
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-
-
-def test_outside_an_element_ours_refuses_to_begin() -> None:
-    from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters
-    from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
-
-    with pytest.raises(RendezvousError, match="elements"):
-        get_rendezvous_handler(RendezvousParameters("bftrainer", "", "run", 1, 4))
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert ran.stderr.splitlines()[-1].endswith(b"is for elements of BFTrainer's trainers only")
 
 
 def test_an_element_has_one_launcher_at_a_time() -> None:

@@ -1,4 +1,7 @@
-"""How agents reach a generation's store; it never outlives it, nor takes torchrun with it."""
+"""How agents reach a generation's store, which never outlives it, nor takes torchrun with it.
+
+And whether a node's workers failed, or the keeper had ended their generation.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ from typing import Any
 import pytest
 from torch.distributed.elastic.utils.store import barrier
 
-from bftrainer_slurm.elastic.rendezvous import reaching
+from bftrainer_slurm.elastic.rendezvous import failures, reaching
+from bftrainer_slurm.elastic.rendezvous.failures import cause_of
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.torch_private import open_store
-from bftrainer_slurm.keeper.messages import Change
+from bftrainer_slurm.keeper.membership import Membership
+from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Identity, Role
 
 pytestmark = pytest.mark.torch
+LOSS = Change(planned=False, why="loss")
 
 
 class Pair:
@@ -99,7 +105,7 @@ class Member:
     @property
     def change(self) -> Change | None:
         self._looks -= 1
-        return Change(planned=False, why="loss") if self._looks < 0 else None
+        return LOSS if self._looks < 0 else None
 
 
 def reached(server: socket.socket, member: Any) -> object:
@@ -151,3 +157,50 @@ def test_an_agent_whose_first_node_is_frozen_goes_on_when_the_keeper_has_spoken(
 ) -> None:
     """torch waits for an answer without any limit (2.13)."""
     assert reached(silent, Member(connected=True, looks=3)) is None
+
+
+GENERATION = Generation(1, 0, 2, None, ())
+OWN = "ZeroDivisionError: division by zero"
+PEERS = "RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [10.0.0.2]:4711"
+LOST = Dropped("it has fallen silent")
+
+
+def member(heard: list[Any]) -> Membership:
+    """One that has heard all this."""
+    made = Membership("127.0.0.1:1", Identity(7, 0, "n1", Role.AGENT), b"secret")
+    for message in heard:
+        made._on_message(message)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("heard", "error", "cause"),
+    [
+        ([GENERATION], OWN, ("failed", OWN)),
+        ([GENERATION], PEERS, ("failed", PEERS)),
+        ([GENERATION, LOSS], OWN, ("change", OWN)),
+        ([GENERATION, LOSS], PEERS, ("change", "")),
+        ([GENERATION, LOSS], failures.UNKNOWN, ("change", "")),
+        ([GENERATION, LOST], OWN, ("change", OWN)),
+        ([GENERATION, LOSS, GENERATION], OWN, ("failed", OWN)),
+    ],
+    ids=[
+        *("nobody else caused it", "it looks like a peer's", "a loss is told at once after"),
+        *("a peer's", "of an unknown cause", "it was declared lost", "in the next generation"),
+    ],
+)
+def test_a_failure_is_the_scripts_unless_the_keeper_has_ended_its_generation(
+    heard: list[Any], error: str, cause: tuple[str, str]
+) -> None:
+    told = member(heard)
+    assert cause_of(error, told.over) == cause
+    assert told.why == ("loss" if len(heard) > 1 else "")
+
+
+def test_a_failure_that_looks_like_a_peers_waits_for_the_keepers_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failures, "_PEERS_WORD_S", 120.0)
+    told = member([GENERATION])
+    threading.Timer(0.1, told._on_message, (LOSS,)).start()
+    assert cause_of(PEERS, told.over) == ("change", "")

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from bftrainer_slurm.elastic import resuming
-from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.resuming import huggingface, lightning, torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
@@ -109,33 +109,20 @@ def test_a_stream_has_no_length_and_a_loader_that_of_its_data() -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_only_a_complete_checkpoint_of_this_training_is_taken(tmp_path: Path) -> None:
-    old, new = folders = [tmp_path / "checkpoint-9", tmp_path / "checkpoint-10"]
-    for folder in folders:
-        folder.mkdir()
-    assert newest(folders, "ours") is None  # they may be another training's, or cut off
-    mark(old, 3, "ours")
-    assert newest(folders, "ours") == old
-    assert newest(folders, "another") is None
-    mark(new, 2, "ours")
-    assert newest(folders, "ours") == new
-    found = marked(new)
-    assert found is not None
-    assert found.ranks == 2
-
-
-def test_of_a_training_that_has_run_before_the_newest_is_taken_whatever_its_script_names(
+def test_the_newest_complete_checkpoint_of_a_training_is_taken_whatever_its_script_names(
     tmp_path: Path,
 ) -> None:
-    theirs, old, new, link = (tmp_path / name for name in ("theirs", "old", "new", "last"))
-    for path, training in ((theirs, "theirs"), (old, "ours"), (new, "ours")):
+    names = ("theirs", "old", "new", "last", "cut off")
+    theirs, old, new, link, cut = (tmp_path / name for name in names)
+    for path in (theirs, old, new, cut):
         path.touch()
+    for path, training in ((theirs, "theirs"), (old, "ours"), (new, "ours")):
         mark(path, 3, training)
     link.symlink_to(new)
-    given = {None: new, old: new, new: None, link: None, theirs: None, tmp_path / "x": None}
-    for path, expected in given.items():
-        assert newer(path, [theirs, old, new], "ours") == expected, path
-    assert newer(None, [theirs], "ours") is None
+    given = {None: new, old: new, new: None, link: None, theirs: None, cut: None}
+    for path, expected in {**given, tmp_path / "x": None}.items():
+        assert newer(path, [theirs, old, new, cut], "ours") == expected, path
+    assert newer(None, [theirs, cut], "ours") is None
 
 
 def test_one_that_was_cut_off_as_it_was_removed_is_not_taken(tmp_path: Path) -> None:
@@ -164,27 +151,17 @@ def test_a_mark_follows_a_checkpoint_that_takes_anothers_name(
     assert not list(tmp_path.glob("step-9*"))
 
 
+@pytest.mark.parametrize(("weights_only", "marks"), [(None, True), (False, True), (True, False)])
 def test_lightning_saves_with_all_that_a_script_gives_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, weights_only: bool | None, marks: bool
 ) -> None:
-    class Trainer:
-        global_rank, world_size = 0, 3
-        fit_loop = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(ready=1)))
-
-        def save_checkpoint(
-            self, filepath: Path, weights_only: bool | None = None, storage_options: Any = None
-        ) -> tuple[Any, ...]:
-            filepath.mkdir()
-            return filepath, weights_only, storage_options
-
-    monkeypatch.setattr(Trainer, lightning._TRAINING, "ours", raising=False)
-    around(Trainer, "save_checkpoint", lightning._save)
-    paths = [tmp_path / name for name in ("a", "b", "c")]
-    trainer: Any = Trainer()
-    assert trainer.save_checkpoint(paths[0], storage_options=7) == (paths[0], None, 7)
-    assert trainer.save_checkpoint(paths[1], False, 7) == (paths[1], False, 7)
-    assert trainer.save_checkpoint(filepath=paths[2], weights_only=True) == (paths[2], True, None)
-    assert [getattr(marked(path), "ranks", None) for path in paths] == [3, 3, None]
+    begun = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(ready=1)))
+    trainer = SimpleNamespace(global_rank=0, world_size=3, fit_loop=begun)
+    setattr(trainer, lightning._TRAINING, "ours")
+    save = Mock(side_effect=lambda _, path, *more, **named: path.mkdir())
+    lightning._save(save, trainer, path := tmp_path / "a.ckpt", weights_only, storage_options=7)
+    save.assert_called_once_with(trainer, path, weights_only, storage_options=7)
+    assert getattr(marked(path), "ranks", None) == (3 if marks else None)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"ranks": 1}', "\0" * 9000])

@@ -1,10 +1,14 @@
-"""How a script's steps and samples are counted; what it is told that begins again or goes on."""
+"""How a script's steps and samples are counted; what it is told that begins again or goes on.
+
+And the gradient noise scale: what DDP's own reductions tell of it.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
-import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +18,11 @@ import torch
 from torch.optim import Optimizer, optimizer
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-from bftrainer_slurm.controller.observe.reports import Report, read_report
+from bftrainer_slurm.controller.observe.reports import read_report
 from bftrainer_slurm.elastic import beginning, resuming, saving, steps
 from bftrainer_slurm.elastic import memory as memories
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory, StepCounts
+from bftrainer_slurm.elastic.noise import noise_scale
 from bftrainer_slurm.elastic.progress import Era, measures
 from bftrainer_slurm.elastic.steps import Steps, of_this_process, samples_in
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -38,13 +43,17 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     return made
 
 
-def test_the_agent_reads_what_its_worker_counts(memory: Memory) -> None:
+def test_the_agent_reads_what_its_worker_counts_and_what_is_not_told_is_not_known(
+    memory: Memory,
+) -> None:
     begun_s = time.monotonic()
-    steps.step(samples=32)
-    steps.step(samples=16)
+    for samples in (32, 16):
+        steps.step(samples=samples)
     said = memory.read()
-    assert (said.steps, said.samples) == (2, 48.0)
+    assert (said.steps, said.samples, said.lost) == (2, 48.0, None)
     assert begun_s <= said.first_s <= said.last_s <= time.monotonic()
+    steps.step()
+    assert (memory.read().steps, memory.read().samples) == (3, None)
 
 
 def test_the_next_process_goes_on_from_the_counts_and_a_repeated_step_is_no_progress(
@@ -66,35 +75,31 @@ def test_the_next_process_goes_on_from_the_counts_and_a_repeated_step_is_no_prog
     assert before.last_s <= now.again_s <= now.first_s
 
 
-def test_what_is_not_told_is_not_known(memory: Memory) -> None:
-    steps.step(samples=32)
-    assert memory.read().lost is None, "no step had a number"
-    steps.step()
-    assert (memory.read().steps, memory.read().samples) == (2, None)
-
-
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("LOCAL_RANK", "1"), ("BFTRAINER_ELEMENT", None), (VARIABLE, "/proc/self/fd/nowhere")],
-    ids=["not the node's first", "outside an element", "its agent is gone"],
+    ("variable", "value", "told"),
+    [
+        ("LOCAL_RANK", "1", 0),
+        ("BFTRAINER_ELEMENT", None, 0),
+        (VARIABLE, "/proc/self/fd/nowhere", 0),
+        (VARIABLE, None, 1),
+    ],
+    ids=["not the node's first", "outside an element", "its agent is gone", "no torchrun's"],
 )
-def test_a_process_that_is_not_to_count_does_nothing(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch, variable: str, value: str | None
+def test_a_process_that_is_not_to_count_does_nothing_and_is_told_once_if_nobody_counts(
+    memory: Memory,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    variable: str,
+    value: str | None,
+    told: int,
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
     if value is not None:
         monkeypatch.setenv(variable, value)
-    steps.step(samples=32)
-    assert memory.read().steps == 0
-
-
-def test_a_process_that_no_torchrun_has_started_is_told_once_that_nobody_counts(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv(VARIABLE)
     for _ in range(2):
         steps.step(samples=32)
-    assert capfd.readouterr().err.count("progress is not reported: ") == 1
+    assert memory.read().steps == 0
+    assert capfd.readouterr().err.count("progress is not reported: ") == told
 
 
 def test_an_agent_and_a_worker_of_two_versions_do_without_and_say_so_once(
@@ -123,31 +128,6 @@ def test_processes_that_are_in_no_group_together_train_alone(
     assert not memory.read().alone
 
 
-@pytest.mark.parametrize(
-    ("turns", "counted"),
-    [
-        (["one"] * 3, 3),
-        (["one", "other"] * 4, 4),
-        (["one", "other", "third"] * 4, 4),
-        (["warm-up"] * 3 + ["main"] * 4, 6),  # its first step may as well be another of the old
-    ],
-    ids=["alone", "two take turns", "three", "one takes over"],
-)
-def test_optimizers_count_once_a_round(memory: Memory, turns: list[str], counted: int) -> None:
-    process = Steps(memory)
-    for one in turns:
-        process.by_optimizer(one)
-    assert (memory.read().steps, memory.read().samples) == (counted, None)
-
-
-def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
-    counted = Steps(memory)
-    for _ in range(3):
-        counted.by_optimizer("one")
-        counted.by_script(32)
-    assert (memory.read().steps, memory.read().samples) == (3, 96.0)
-
-
 def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: Memory) -> None:
     """An optimizer steps before the script says which step that was."""
     Steps(memory).by_script(32, 5)
@@ -164,14 +144,6 @@ def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: 
     assert said.first_s == said.last_s > said.again_s > before.last_s
 
 
-def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
-    calls = 20_000
-    cost_s = timeit.timeit(lambda: steps.step(samples=32), timer=time.thread_time, number=calls)
-    cost_s /= calls
-    print(f"a step costs {cost_s * 1e6:.2f} us")
-    assert cost_s < 1e-4  # 1 % of a step, at 100 steps/s
-
-
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The samples of each batch that torch's loaders have told."""
@@ -186,16 +158,15 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize(
-    "batch",
-    [X, (X, X[0]), [X], {"input_ids": X}, {"ids": ["a", "b"], "x": {"deep": X}}, ("text", X)],
+    ("samples", "batch"),
+    [
+        *((8, x) for x in (X, (X, X[0]), [X], {"input_ids": X}, ("text", X))),
+        (8, {"ids": ["a", "b"], "x": {"deep": X}}),
+        *((0, none) for none in (None, 3, "text", [], {}, torch.tensor(1.0))),
+    ],
 )
-def test_a_batch_has_as_many_samples_as_its_first_tensor(batch: object) -> None:
-    assert samples_in(batch) == 8
-
-
-@pytest.mark.parametrize("batch", [None, 3, "text", [], {}, torch.tensor(1.0)])
-def test_where_there_is_none_the_samples_are_not_known(batch: object) -> None:
-    assert samples_in(batch) == 0
+def test_a_batch_has_as_many_samples_as_its_first_tensor(samples: int, batch: object) -> None:
+    assert samples_in(batch) == samples
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -206,31 +177,42 @@ def test_each_batch_of_a_loader_is_told_but_for_validation(given: list[int], wor
     assert given == [8, 8, 4]
 
 
-SAMPLES = {
-    "what was given since the last step": ("back " + 3 * "given given step ", (3, 8 * 3)),
+# Each optimizer's steps; what loaders give, backward passes, and what the script itself says.
+STEPS: dict[str, tuple[str, tuple[int, float | None]]] = {
+    "each of the only optimizer": ("one one one", (3, None)),
+    "one a round where two take turns": (4 * "one other ", (4, None)),
+    "one a round of three": (4 * "one other third ", (4, None)),
+    # Its first step may as well be another of the old.
+    "those of one that takes over": (3 * "warm-up " + 4 * "main ", (6, None)),
+    "those alone that the script tells": (3 * "one script ", (3, 3 * 32)),
+    "what was given since the last step": ("back " + 3 * "given given adam ", (3, 8 * 3)),
     "the last batch before the first step, where gradients come in another way": (
-        5 * "given " + "step given step given",
+        5 * "given " + "adam given adam given",
         (2, 4 * 2),
     ),
-    "none in a step that only makes an optimizer's state": ("still given step", (1, 4)),
+    "none in a step that only makes an optimizer's state": ("still given adam", (1, 4)),
     # The second time as torch.distributed.checkpoint does where it saves.
     "a warm-up's first step, whose rate is 0": (2 * "given back still still ", (2, 4 * 2)),
 }
 
 
-@pytest.mark.parametrize(("events", "counted"), SAMPLES.values(), ids=SAMPLES)
-def test_a_step_counts(events: str, counted: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("events", "counted"), STEPS.values(), ids=STEPS)
+def test_what_counts_is(events: str, counted: tuple[int, float | None]) -> None:
     memory = Memory.made()
-    process, one = Steps(memory), torch.optim.AdamW([torch.zeros(1)])
+    process, adam = Steps(memory), torch.optim.AdamW([torch.zeros(1)])
     for event in events.split():
         match event:
             case "given":
                 process.given(4)
             case "back":
                 process.passes_back()
-            case "step" | "still":
-                one.param_groups[0]["lr"] = 0.1 if event == "step" else 0.0
-                process.by_optimizer(one)
+            case "script":
+                process.by_script(32)
+            case "adam" | "still":
+                adam.param_groups[0]["lr"] = 0.1 if event == "adam" else 0.0
+                process.by_optimizer(adam)
+            case another:
+                process.by_optimizer(another)
     assert (memory.read().steps, memory.read().samples) == counted
 
 
@@ -253,33 +235,27 @@ def test_batches_that_are_skipped_at_the_beginning_are_not_trained(
     assert memory.read().samples == 32 - 4 * skipped
 
 
-def reported(now: StepCounts) -> Report:
-    """What the controller reads of a generation that began 10 s after the first step."""
-    told = measures(replace(BEGUN, before=StepCounts(9, None, 1, 10)), now)
-    note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
-    found = read_report(NumberedNote(1, 5.0, note), 4)
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize(("first_s", "pause_s", "again_s"), [(70, 60, 50), (7300, 3600, 3590)])
-def test_the_controller_believes_a_pause_of_hours_too(
-    first_s: float, pause_s: float, again_s: float
-) -> None:
-    report = reported(StepCounts(10, None, first_s, first_s, lost=3, again_s=20))
-    assert (report.steps, report.pause_s, report.again_s) == (10, pause_s, again_s)
+LATE = StepCounts(9, None, 100, 150, kept_s=110)
 
 
 @pytest.mark.parametrize(
-    ("from_start", "unsaved_s", "other_ranks"), [(2, None, None), (0, 40.0, None), (0, 40.0, 1.0)]
+    ("now", "told"),
+    [
+        (StepCounts(10, None, 70, 70, lost=3, again_s=20), {"pause_s": 60, "again_s": 50}),
+        (StepCounts(10, None, 7300, 7300, lost=3, again_s=20), {"pause_s": 3600, "again_s": 3590}),
+        (replace(LATE, from_start=2), {"from_start": 2, "unsaved_s": None, "other_ranks": None}),
+        (replace(LATE, from_start=0), {"from_start": 0, "unsaved_s": 40, "other_ranks": None}),
+        (replace(LATE, from_start=0, other_ranks=True), {"unsaved_s": 40, "other_ranks": 1}),
+    ],
+    ids=["a pause", "one of hours", "that it begins again", "a loss", "a loss on other ranks"],
 )
-def test_the_controller_believes_what_a_change_loses(
-    from_start: int, unsaved_s: float | None, other_ranks: float | None
-) -> None:
-    now = StepCounts(9, None, 100, 150, from_start=from_start, kept_s=110)
-    report = reported(replace(now, other_ranks=bool(other_ranks)))
-    told_of = (report.from_start, report.unsaved_s, report.other_ranks)
-    assert told_of == (from_start, unsaved_s, other_ranks)
+def test_the_controller_believes(now: StepCounts, told: dict[str, float | None]) -> None:
+    """Of a generation that began 10 s after the first step."""
+    measured = measures(replace(BEGUN, before=StepCounts(9, None, 1, 10)), now)
+    note = Note(NoteKind.PROGRESS, 7, measures=tuple(measured.items()))
+    report = read_report(NumberedNote(1, 5.0, note), 4)
+    assert {name: getattr(report, name) for name in told} == told
+    assert getattr(report, "steps", None) == now.steps
 
 
 def made_optimizer() -> Optimizer:
@@ -464,3 +440,61 @@ def test_what_another_node_has_told_is_not_told_again(
         monkeypatch.setenv("RANK", rank)
         said = live(goes_on, ranks)
     assert said.count("2 ranks go on where 3 had trained") == told
+
+
+# The gradient of a mean of samples is known: 3 in each of 100 directions, with a deviation of 30 a
+# sample. So the noise scale is 100 * 30**2 / (100 * 3**2) = 100 samples.
+BATCH = 32
+NOISY = """
+import os, sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from bftrainer_slurm import elastic
+
+ranks = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", **ranks)
+torch.manual_seed(dist.get_rank())
+model, plain = (DDP(torch.nn.Linear(100, 1, bias=False)) for _ in range(2))
+elastic.measure_noise(model)
+for step in range(400):
+    samples = 3 + 30 * torch.randn(int(sys.argv[2]), 100)
+    for one in (model, plain):
+        one.zero_grad()
+        one(samples).mean().backward()
+    for mine, other in zip(model.parameters(), plain.parameters()):
+        assert torch.equal(mine.grad, other.grad)
+dist.destroy_process_group()
+"""
+
+
+def noise_of(ranks: int, file: Path) -> float:
+    """Return what so many processes have measured, in batches of a step."""
+    memory = Memory.made()
+    environment = {**os.environ, "WORLD_SIZE": str(ranks), VARIABLE: memory.path}
+    environment["BFTRAINER_ELEMENT"] = "7_0"
+    processes = [
+        subprocess.Popen(
+            (sys.executable, "-c", NOISY, str(file), str(BATCH)),
+            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(ranks)
+    ]
+    assert [process.wait(120) for process in processes] == [0] * ranks
+    return memory.read().noise
+
+
+def test_the_noise_scale_is_found_and_gradients_are_those_of_ddp(tmp_path: Path) -> None:
+    assert noise_of(2, tmp_path / "two") * 2 * BATCH == pytest.approx(100, rel=0.25)
+    assert noise_of(1, tmp_path / "one") == 0, "a single rank measures nothing"
+
+
+def test_gradients_without_a_common_part_tell_nothing() -> None:
+    assert noise_scale(4.0, 1.0, 4) == 0
+    assert noise_scale(1.0, 1.0, 4) == 0
+
+
+def test_it_is_reported_in_samples() -> None:
+    era = Era(1, frozenset(), StepCounts(10, 640.0, 1.0, 2.0))
+    now = StepCounts(30, 1920.0, 3.0, 9.0, noise=2.5)
+    assert measures(era, now)["noise"] == 160
+    assert "noise" not in measures(era, StepCounts(30, None, 3.0, 9.0, noise=2.5))
