@@ -41,6 +41,19 @@ def test_another_key_is_none_nor_is_any_where_there_is_no_secret(secret: str, ke
     assert bearer(key, secret) == Viewer()
 
 
+@pytest.mark.parametrize("private", [False, True])
+def test_of_others_trainers_is_shown_what_squeue_shows_or_nothing_where_jobs_are_private(
+    private: bool,
+) -> None:
+    plain = {"name": "net", "state": "running", "nodes": ["n1"]}
+    own = {**plain, "samples": 7.0, "error": "Traceback", "page": "http://x/#key=y"}
+    trainers = [{**own, "array": array, "user": user} for array, user in ((1, "alice"), (2, "bob"))]
+    known = frozenset({"jobs"} if private else ())
+    seen = authenticate(f"Bearer {key_of('alice', SECRET)}", SECRET, known)
+    bobs = {**plain, "array": 2, "user": "bob", "hidden": True}
+    assert seen.visible_trainers(trainers) == [trainers[0], *([] if private else [bobs])]
+
+
 def test_a_link_carries_the_key_where_browsers_do_not_send_it() -> None:
     link = link_of("127.0.0.1:6741", 12, "a&b c", SECRET)
     assert link.startswith("http://127.0.0.1:6741/#trainer=12&key=a%26b%20c.")
