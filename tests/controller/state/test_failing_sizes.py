@@ -91,6 +91,7 @@ def test_of_what_its_user_asks_for_nothing_else_is_left_out(asked: Sizes, sizes:
     those_on_an_unknown_size=fails(ON_2, 0, "n1", "n2"),
     those_that_its_last_size_shares=fails(fails(ON_2, 3, "n1", "n2"), 2, "n1"),
     those_of_a_script_that_never_trained=fails(NOTHING_TRIED, 1, "n1", "n2", "n1"),
+    a_single_one_of_a_script_that_never_trained=fails(NOTHING_TRIED, 3, "n1"),
 )
 def test_no_size_is_left_out_for(tried: TriedSizes) -> None:
     assert not tried.left_out(NOW_S + 3601)

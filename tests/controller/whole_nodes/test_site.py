@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -189,3 +190,14 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
 
     site.controller.keeper.kill()
     wait_for_more_samples(site, array)
+
+
+@pytest.mark.once
+def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
+    array = site.submit("#!/bin/sh\n. venv/bin/activate\nsrun torchrun train.py\n", "1-2")
+    wait_until(lambda: site.controller.trainer(array)["state"] == "given up", PATIENCE_S)
+    assert "failed" in site.controller.trainer(array)["why"]
+    wait_until(lambda: not site.lab.running(array))
+    said = site.run("bftrainer", "show", str(array), user="alice").stdout
+    assert re.search(r"^output +/.*\.out$", said, re.MULTILINE)
+    assert "venv/bin/activate" in said.splitlines()[-1]
