@@ -10,9 +10,8 @@ import click
 
 from scripts.benchkit.command import Findings, bench_command, folder, number, progress, several
 from scripts.labcluster.cluster import LabError
-from tests.chaos.failover import EACH, NODES, host_dies
+from tests.chaos.failover import EACH, started_hosts
 from tests.chaos.faults import CATALOGUE
-from tests.chaos.hosts import started_hosts
 from tests.chaos.report import rendered
 from tests.chaos.run import NotStartedError, begin, run
 from tests.chaos.world import started_world
@@ -63,9 +62,9 @@ def main(
         sys.exit(2)
     tell, kept = progress(), kept.resolve() / f"seed-{seed}"
     if failover:
-        with started_hosts(NODES, seed, tell) as (world, hosts):
+        with started_hosts(seed, tell) as (world, host_dies):
             begin(world, EACH)
-            found = run(world, {"host-dies": host_dies(hosts)}, failover, 0, 0, kept)
+            found = run(world, {"host-dies": host_dies}, failover, 0, 0, kept)
     else:
         faults = {name: CATALOGUE[name] for name in names}
         with started_world(_NODES, seed, tell, gpus) as world:

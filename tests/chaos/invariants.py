@@ -43,19 +43,29 @@ def controller_publishes(seen: Snapshot) -> Iterator[str]:
 
 
 def everybody_trains(seen: Snapshot) -> Iterator[str]:
-    """Every trainer trains, on exactly the nodes that run elements of it."""
+    """Every trainer trains on exactly the nodes that run elements of it, as the controller says.
+
+    They are not more than it wants.
+    """
     for one in seen.trainers:
-        there = sorted(element.node for element in seen.running(one.array)) * one.ask.processes
-        last = one.training.newest
-        trains = [] if last is None else list(last.places.values())
+        there = sorted(element.node for element in seen.running(one.array))
+        known, last = seen.published(one.array), one.training.newest
+        planned = sorted({*known.get("nodes", ()), *known.get("starting", ())})
+        trains = [] if last is None else sorted(last.places.values())
         if last is None:
             yield f"{one.name} ({one.array}) has not made a step"
         elif (idle_s := seen.time_s - last.last_s) > _FRESH_S:
             elements = ", ".join(f"{e.task} {e.state} {e.node}" for e in seen.of(one.array))
             words = f"has not made a step for {idle_s:.0f} s; elements: {elements}"
             yield f"{one.name} ({one.array}) {words}"
-        if sorted(there) != sorted(trains):
-            yield f"{one.name} has processes on {there}, and trains on {trains}"
+        if sorted(there * one.ask.processes) != trains:
+            yield f"{one.name} has elements on {there}, and trains on {trains}"
+        if there != planned:
+            yield f"{one.name} has elements on {there}, and the controller says {planned}"
+        if len(there) > (most := one.ask.max_nodes):
+            yield f"{one.name} has {len(there)} nodes, and wants {most} at most"
+        if known.get("state") == "given up":
+            yield f"{one.name} is given up: {known.get('why')}"
 
 
 def one_element_a_node(seen: Snapshot) -> Iterator[str]:
@@ -81,22 +91,6 @@ def nothing_is_given_twice(seen: Snapshot) -> Iterator[str]:
     for node, used in memory_mb.items():
         if used > seen.memory_mb > 0:
             yield f"jobs have {used} MB of {node}, which has {seen.memory_mb}"
-
-
-def as_planned(seen: Snapshot) -> Iterator[str]:
-    """What runs is what the controller knows of, and not more than the trainer wants."""
-    for one in seen.trainers:
-        there = {element.node for element in seen.running(one.array)}
-        known = seen.published(one.array)
-        planned = set(known.get("nodes", ())) | set(known.get("starting", ()))
-        if there - planned:
-            yield f"{one.name} runs on {sorted(there - planned)}, unknown to the controller"
-        if planned - there:
-            yield f"{one.name} does not run on {sorted(planned - there)}, as it is shown to"
-        if len(there) > (most := one.ask.max_nodes):
-            yield f"{one.name} has {len(there)} nodes, and wants {most} at most"
-        if known.get("state") == "given up":
-            yield f"{one.name} is given up: {known.get('why')}"
 
 
 def nobody_fails_beside_it(seen: Snapshot) -> Iterator[str]:
@@ -153,7 +147,6 @@ SETTLED: Sequence[Invariant] = (
     everybody_trains,
     one_element_a_node,
     nothing_is_given_twice,
-    as_planned,
     no_element_is_leaked,
     no_process_is_leaked,
     lambda seen: iter(seen.problems),  # ordinary jobs have started, and none has failed

@@ -18,33 +18,26 @@ _BATCH = 32.0  # the example's: a number is one batch of one rank
 _PAUSE_S = 0.25  # a step: the processors are for all nodes of the cluster
 
 
-class Log:
-    """This process's file; ``key`` names the generation of processes that step together."""
+def note(kind: str, number: float) -> None:
+    """Write that a step, or a checkpoint (``saved``), is complete now.
 
-    def __init__(self, folder: Path) -> None:
-        name = f"{os.environ['SLURMD_NODENAME']}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._file = os.open(folder / "steps" / name, flags, 0o644)
-        self.key = "-"
-
-    def write(self, kind: str, number: float) -> None:
-        """Say that a step, or a checkpoint (``saved``), is complete now."""
-        world = dist.get_world_size()
-        line = f"{time.monotonic():.3f} {kind} {self.key} {world} {number:g}\n"
-        os.write(self._file, line.encode())
+    A generation of processes that step together has a store of its own, and so a port.
+    """
+    words = f"{time.monotonic():.3f}", kind, os.environ["MASTER_PORT"], dist.get_world_size()
+    with (where / "steps" / f"{os.environ['SLURMD_NODENAME']}.{os.getpid()}").open("a") as log:
+        print(*words, f"{number:g}", file=log)
 
 
-def digits(folder: Path, log: Log, train: str) -> None:
+def digits(folder: Path, train: str) -> None:
     """Run examples/digits/train.py as it is, for ever."""
     from bftrainer_slurm.elastic import steps
 
-    log.key = os.environ["MASTER_PORT"]  # a generation has a store of its own, and so a port
     step, save, replace = steps.step, torch.save, Path.replace
     saved = 0.0
 
     def counted_step(samples: float | None = None) -> None:
         step(samples)
-        log.write("step", sys._getframe(1).f_locals["seen"] / _BATCH)
+        note("step", sys._getframe(1).f_locals["seen"] / _BATCH)
         time.sleep(_PAUSE_S)
 
     def noted_save(value: Any, path: Any) -> None:
@@ -56,7 +49,7 @@ def digits(folder: Path, log: Log, train: str) -> None:
     def noted_replace(path: Path, target: str | Path) -> Path:
         found = replace(path, target)
         if Path(target).name == "checkpoint.pt":
-            log.write("saved", saved)
+            note("saved", saved)
         return found
 
     steps.step, torch.save, Path.replace = counted_step, noted_save, noted_replace  # type: ignore[method-assign, assignment]
@@ -64,7 +57,7 @@ def digits(folder: Path, log: Log, train: str) -> None:
     runpy.run_path(train, run_name="__main__")
 
 
-def saves(folder: Path, log: Log) -> None:
+def saves(folder: Path) -> None:
     """Train plain DDP for ever; save each two seconds, and when told to."""
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
@@ -72,7 +65,6 @@ def saves(folder: Path, log: Log) -> None:
     from bftrainer_slurm import elastic
 
     dist.init_process_group("gloo")
-    log.key = os.environ["MASTER_PORT"]
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     checkpoint = folder / "checkpoint.pt"
     step = torch.zeros(1)
@@ -92,7 +84,7 @@ def saves(folder: Path, log: Log) -> None:
         optimizer.step()
         step += 1
         elastic.step(samples=32 * dist.get_world_size(), number=int(step))
-        log.write("step", float(step))
+        note("step", float(step))
         told = elastic.must_save()
         if dist.get_rank() == 0 and (told or time.monotonic() - saved_s > 2):
             saved_s = time.monotonic()
@@ -101,7 +93,7 @@ def saves(folder: Path, log: Log) -> None:
                 beside = folder / f"checkpoint.{os.getpid()}"
                 torch.save({"model": model.state_dict(), "step": step}, beside)
                 beside.replace(checkpoint)
-                log.write("saved", float(step))
+                note("saved", float(step))
         if told:
             elastic.saved()
         time.sleep(_PAUSE_S)
@@ -111,6 +103,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     kind, where, train = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     if kind == "digits":
-        digits(where, Log(where), train)
+        digits(where, train)
     else:
-        saves(where, Log(where))
+        saves(where)

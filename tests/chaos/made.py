@@ -40,7 +40,7 @@ def trainer(*nodes: str, stepped_s: float = NOW_S - 1) -> Trainer:
 
 
 def trainer_with(training: Training) -> Trainer:
-    return Trainer("digits", Ask("digits", max_nodes=3), "", Path(), training, ARRAY)
+    return Trainer("digits", Ask("digits", max_nodes=3), Path(), training, ARRAY)
 
 
 def snapshot(**other: Any) -> Snapshot:

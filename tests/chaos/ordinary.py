@@ -36,7 +36,7 @@ for signal in HUP INT QUIT USR1 USR2 TERM CONT; do
   trap "echo got SIG$signal >> {name}.disturbed" $signal
 done
 [ -z "$SLURM_RESTART_COUNT" ] || echo started again >> {name}.disturbed
-date +%s.%N > {name}.start
+read uptime _ < /proc/uptime; echo $uptime > {name}.start
 sleep {runs_s} || echo ended early >> {name}.disturbed
 touch {name}.end
 exit {status}
@@ -45,15 +45,12 @@ exit {status}
 
 @dataclass(slots=True)
 class Ordinary:
-    """A submitted job: its id, when it was submitted, its exit status, the files it writes."""
+    """A submitted job: when it was submitted, its exit status, the files it writes."""
 
-    number: int
-    submit_s: float  # of CLOCK_MONOTONIC
-    submitted_at_s: float  # Unix time
+    submit_s: float  # of CLOCK_MONOTONIC, as /proc/uptime
     status: int
     name: Path
     nodes: frozenset[str] = frozenset()  # where it was when it was last seen
-    started: bool = False
     suspect: bool = False  # something was wrong with it at the last look
 
     @property
@@ -64,7 +61,7 @@ class Ordinary:
         """Return the seconds from its submission to its first line; None: it has not started."""
         path = self.name.with_suffix(".start")
         text = path.read_text() if path.exists() else ""
-        return float(text) - self.submitted_at_s if text else None
+        return float(text) - self.submit_s if text else None
 
     def wrong(self, state: str) -> str:
         """Return what is wrong with it in this state; nothing: "" """
@@ -89,7 +86,7 @@ class Stream:
     submitted: int = 0
     failed: list[str] = field(default_factory=list)
     beside: set[int] = field(default_factory=set)  # jobs that were on a node with an element
-    waits_s: list[float] = field(default_factory=list)  # from submissions to first lines
+    waits_s: dict[int, float] = field(default_factory=dict)  # from submissions to first lines
     _open: dict[int, Ordinary] = field(default_factory=dict)
     _next_s: float = 0.0
     _tried: int = 0
@@ -108,10 +105,9 @@ class Stream:
         words = (f"--nodes={self.chance.randint(1, _MOST_NODES)}", *self._asks())
         # Where Slurm is disturbed just now, sbatch says so.
         with suppress(LabError, subprocess.TimeoutExpired):
-            at_s = time.time()
             job = self.site.lab.sbatch(*words, script=script, user="bob", timeout_s=10.0)
             self.submitted += 1
-            self._open[job] = Ordinary(job, now_s, at_s, status, name)
+            self._open[job] = Ordinary(now_s, status, name)
 
     def _asks(self) -> tuple[str, ...]:
         """Return what the next job asks for of each node."""
@@ -141,12 +137,11 @@ class Stream:
         for number, one in list(self._open.items()):
             state = jobs[number].state if number in jobs else ""
             one.nodes = (number in jobs and frozenset(expand(jobs[number].node))) or one.nodes
+            if (wait_s := one.wait_s()) is not None:
+                self.waits_s[number] = wait_s
             if state == "RUNNING" and one.nodes & with_elements:
                 self.beside.add(number)
-            if not one.started and (wait_s := one.wait_s()) is not None:
-                one.started = True
-                self.waits_s.append(wait_s)
-            if one.nodes & struck or (not one.started and one.nodes & silent):
+            if one.nodes & struck or (wait_s is None and one.nodes & silent):
                 del self._open[number]
                 continue
             said = one.wrong(state)
@@ -172,5 +167,5 @@ class Stream:
         """Return how many there were, and how long they waited."""
         found = {"submitted": self.submitted, "failed": len(self.failed)}
         found |= {"on nodes with elements": len(self.beside)}
-        waits_s = self.waits_s or [0.0]
+        waits_s = self.waits_s.values() or [0.0]
         return found | {"median wait, s": median(waits_s), "longest": max(waits_s)}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.chaos.evidence import keep
+from scripts.benchkit.command import json_text
 from tests.chaos.faults import AIMED, CATALOGUE, SECONDS
 from tests.chaos.faults.fault import CannotInjectError, Fault
 from tests.chaos.invariants import never_so, unsettled
+from tests.chaos.observe import element_processes
 from tests.chaos.patience import Patience
+from tests.chaos.report import Outcome
 from tests.chaos.trainers import submitted
 from tests.chaos.training import losses
 from tests.chaos.world import World
@@ -27,32 +29,16 @@ _LOOK_S = 1.0
 _BEFORE_S = (1.0, 12.0)  # ordinary jobs come and go
 _APART_S = (0.2, 6.0)  # a fault and one on top of it
 _BUSY_S = 5.0  # and go on to come for this long after a fault is mended
-_LONG_S = 15.0  # if it takes longer, it is said what took so long
 _OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL")
 
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of one injected fault; ``settled_s`` is None where not all was well again."""
-
-    fault: str
-    detail: str
-    settled_s: float | None
-    violations: list[str] = field(default_factory=list)
-    lost: dict[str, float] = field(default_factory=dict)  # by trainer: steps made in vain
-    waited_for: list[str] = field(default_factory=list)  # what was last to hold again
-    second: str | None = None  # the fault that came on top
-    figures: dict[str, float] = field(default_factory=dict)  # what the fault itself measured
-
-    def __str__(self) -> str:
-        words = f"{self.fault}{f' and {self.second}' if self.second else ''}: "
-        if self.settled_s is None:
-            words += "never settled"
-        else:
-            words += f"well in {self.settled_s:.0f} s"
-            if self.settled_s > _LONG_S:
-                words += f" (last of all: {'; '.join(self.waited_for)})"
-        return "\n          VIOLATION: ".join([words, *self.violations])
+# What explains a violation; checkpoints come and go while they are copied.
+_UNKEPT = shutil.ignore_patterns("*.pt", "checkpoints")
+_ASKED = {
+    "squeue": ["squeue", "-a", "-r", "-t", "all", "-o", "%i %F %K %T %r %N %R %P %V %S %e %Q"],
+    "sinfo": ["sinfo", "-N", "-l"],
+    "jobs": ["scontrol", "-a", "show", "job"],
+    "nodes": ["scontrol", "show", "node"],
+}
 
 
 class NotStartedError(Exception):
@@ -89,7 +75,7 @@ def run(
             second = world.chance.choice(SECONDS)
             chosen.append((second, CATALOGUE[second]))
         outcome = inject(world, chosen)
-        if outcome is None:
+        if not outcome.details and not outcome.violations:
             skipped.append(name)
             continue
         outcomes.append(outcome)
@@ -103,23 +89,21 @@ def run(
         world.tell(str(outcome))
     minutes = (time.monotonic() - begin_s) / 60
     resubmitted = sum(one.submissions - 1 for one in world.trainers) - trainers_lost
-    steps = {one.name: one.training.reached for one in world.trainers}
-    world.violations.clear()
-    left = [*world.cancel_trainers(_PATIENCE_S), *world.violations]
+    steps = {one.name: round(one.training.reached) for one in world.trainers}
+    world.outcome = Outcome()
+    left = [*world.cancel_trainers(_PATIENCE_S), *world.outcome.violations]
     if left:
         keep(world, kept / "end")
     return {
-        "minutes": minutes,
-        "faults": len(outcomes) + sum(one.second is not None for one in outcomes),
+        "minutes": round(minutes, 1),
+        "faults": sum(len(one.faults) for one in outcomes),
         "skipped": skipped,
         "violations": sum(len(one.violations) for one in outcomes) + len(left),
         "trainers_lost": trainers_lost,
         "submitted_again": resubmitted,  # as Slurm had lost their jobs, or some
         "drained_by_slurm": world.drained_by_slurm,  # for no fault of ours
         "steps": steps,
-        "steps_lost": {
-            name: round(sum(one.lost.get(name, 0) for one in outcomes)) for name in steps
-        },
+        "steps_lost": {name: round(sum(one.lost[name] for one in outcomes)) for name in steps},
         "ordinary_jobs": world.stream.figures() if world.stream else {},
         "outcomes": outcomes,
         "left_behind": left,  # once all trainers were cancelled
@@ -137,97 +121,113 @@ def begin(world: World, each: int = 1) -> None:
         for number in range(each):
             name = f"{kind}-{number + 1}" if each > 1 else kind
             world.trainers.append(submitted(world.site, ask, name))
-    left, _ = _settle(world, _START_S, quiet=True)
-    if left:
+    if left := _settle(world, _START_S, quiet=True):
         raise NotStartedError("; ".join(left))
     world.well_since_s = time.monotonic()
-    world.violations.clear()
     world.tell("all train")
 
 
-def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
+def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome:
     """Inject faults on top of each other, mend them, and wait until all is well again.
 
-    Returns None where the first one cannot be injected now.
+    Where the first one cannot be injected now, what is returned has no details.
     """
     since_s = time.monotonic()
-    world.violations.clear()
-    seen, details = world.look(), list[str]()
+    outcome = world.outcome = Outcome([faults[0][0]])
+    seen = world.look()
     aimed = seen.status and all(name in AIMED for name, _ in faults)
     world.spared = {one.array: seen.failures(one.array) for one in world.trainers if aimed}
-    world.figures = {}
     world.wait(world.chance.uniform(*_BEFORE_S))
     try:
-        _injected(world, faults, details)
+        _injected(world, faults)
     except TimeoutError as error:
-        world.violations[str(error)] = None
+        outcome.violations[str(error)] = None
     mended_s = world.well_since_s = time.monotonic()
-    if not details and not world.violations:
-        return None
-    left, waited_for = _settle(world, _PATIENCE_S)
+    if not outcome.details and not outcome.violations:
+        return outcome
+    left = _settle(world, _PATIENCE_S)
     world.forgive()
-    violations, lost = [*world.violations, *left], dict[str, float]()
-    settled_s = None if left else time.monotonic() - mended_s - _STILL_S
+    outcome.violations |= dict.fromkeys(left)
+    if not left:
+        outcome.settled_s = time.monotonic() - mended_s - _STILL_S
     for trainer in world.trainers:
         every = losses(trainer.training.generations, trainer.training.saves)
         new = [one for one in every if one.time_s >= since_s]
-        lost[trainer.name] = sum(one.lost for one in new)
-        violations += [
-            f"{trainer.name} lost {one.lost:g}, and {one.allowed:g} may be"
+        outcome.lost[trainer.name] = sum(one.lost for one in new)
+        outcome.violations |= {
+            f"{trainer.name} lost {one.lost:g}, and {one.allowed:g} may be": None
             for one in new
             if one.lost > one.allowed
-        ]
-    second = faults[1][0] if len(details) > 1 else None
-    words = " and then ".join(details)
-    about = violations, lost, waited_for, second, world.figures
-    return Outcome(faults[0][0], words, settled_s, *about)
+        }
+    return outcome
 
 
-def _injected(world: World, faults: Sequence[tuple[str, Fault]], details: list[str]) -> None:
+def _injected(world: World, faults: Sequence[tuple[str, Fault]]) -> None:
     """Inject faults, watch until the longest is over, and mend them, the last one first."""
-    end_s = 0.0
+    end_s, outcome = 0.0, world.outcome
     world.well_since_s = float("inf")
     with ExitStack() as mended:
         for name, fault in faults:
-            if details:
+            if outcome.details:
                 world.wait(world.chance.uniform(*_APART_S))
             try:
                 detail, lasts_s = mended.enter_context(contextmanager(fault)(world))
             except (CannotInjectError, subprocess.TimeoutExpired) as error:
                 world.tell(f"{name}: skipped: {error}")
-                if not details:
+                if not outcome.details:
                     return
                 continue
             world.tell(f"{name}: {detail}")
-            details.append(detail)
+            if outcome.details:
+                outcome.faults.append(name)
+            outcome.details.append(detail)
             end_s = max(end_s, time.monotonic() + lasts_s)
         while (left_s := end_s - time.monotonic()) > 0:
             world.tick()
-            world.violations |= dict.fromkeys(never_so(world.look()))
+            outcome.violations |= dict.fromkeys(never_so(world.look()))
             time.sleep(min(_LOOK_S, left_s))
 
 
-def _settle(world: World, patience_s: float, quiet: bool = False) -> tuple[list[str], list[str]]:
+def _settle(world: World, patience_s: float, quiet: bool = False) -> list[str]:
     """Wait until all has been well for a moment, for ``patience_s`` of an idle machine at most.
 
-    Returns what does still not hold, and what was last to hold again. What must not be so at any
-    moment becomes a violation. With ``quiet`` no ordinary jobs come.
+    Returns what does still not hold. What must not be so at any moment becomes a violation. With
+    ``quiet`` no ordinary jobs come.
     """
-    patience, waited_for = Patience(patience_s), list[str]()
+    patience = Patience(patience_s)
     good_since_s: float | None = None
     quiet_s = time.monotonic() + (0.0 if quiet else _BUSY_S)
     while True:
         # A node that joins imports torch first: with jobs coming and going all never settles.
         world.tick(quiet=time.monotonic() > quiet_s)
         seen = world.look()
-        world.violations |= dict.fromkeys(never_so(seen))
+        world.outcome.violations |= dict.fromkeys(never_so(seen))
         left, now_s = unsettled(seen), time.monotonic()
         if left:
-            good_since_s, waited_for = None, left
+            good_since_s, world.outcome.waited_for = None, left
             if patience.over:
-                return left, waited_for
+                return left
         elif good_since_s is None:
             good_since_s = now_s
         elif now_s - good_since_s >= _STILL_S:
-            return [], waited_for
+            return []
         time.sleep(_LOOK_S)
+
+
+def keep(world: World, folder: Path) -> None:
+    """Copy what explains a violation into a folder of its own."""
+    shutil.copytree(world.folder / "log", folder / "log")
+    for what, command in _ASKED.items():
+        try:
+            done = world.run(*command, user="root")
+            (folder / what).write_text(done.stdout + done.stderr)
+        except subprocess.TimeoutExpired:
+            (folder / what).write_text("no answer")
+    (folder / "status.json").write_text(json_text(world.status()))
+    processes = element_processes(f"{world.folder}/slurm.conf")
+    (folder / "processes").write_text("".join(f"{one}\n" for one in processes))
+    for path in (*world.folder.glob("controller-*.log"), *world.service.state.glob("*.log")):
+        shutil.copy(path, folder)
+    for one in world.trainers:
+        shutil.copytree(one.folder, folder / one.name, ignore=_UNKEPT)
+    world.tell(f"what explains it is in {folder}")

@@ -59,14 +59,6 @@ class Service(Controller):
             super().stop()
         self.held = True
 
-    def children(self) -> list[int]:
-        if self.pid is None:
-            return []
-        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        with suppress(OSError):
-            return [int(word) for word in path.read_text().split()]
-        return []  # it has ended meanwhile
-
 
 def clock_environment(folder: Path) -> dict[str, str]:
     """Return the variables of processes whose wall clock ``set_clock`` sets."""

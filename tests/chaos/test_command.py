@@ -2,17 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from scripts.labcluster.stage import REPO
 from tests.chaos.command import main
+from tests.tools import run_tool
 
-CHAOS = (str(REPO / "scripts" / "run"), "chaos")
 # Each of these once; `make chaos` has the others, and all of them again and again. Controller and
 # keeper are killed, and scripts requeue themselves, in controller/whole_nodes; workers and agents
 # are killed in elastic; what is held stays held in security/test_comments.
@@ -33,14 +30,20 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.nightly
 @pytest.mark.once
 @pytest.mark.timeout(3600)
-def test_trainers_survive_what_breaks_most_often(tmp_path: Path) -> None:
-    chosen = [word for fault in OFTEN for word in ("--fault", fault)]
-    command = [sys.executable, *CHAOS, "--minutes=0", "--double=0", "--seed=1", "--json"]
-    command += [f"--keep={tmp_path}", *chosen]
-    done = subprocess.run(command, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("words", "faults"),
+    [
+        (["--minutes=0", "--double=0", *(f"--fault={one}" for one in OFTEN)], OFTEN),
+        (["--failover=1"], ("host-dies",)),
+    ],
+    ids=["what breaks most often", "the first of two control hosts"],
+)
+def test_trainers_survive(words: list[str], faults: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_tool("chaos", "--seed=1", "--json", f"--keep={tmp_path}", *words)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert sorted(one["fault"] for one in document["outcomes"]) == sorted(OFTEN)
+    injected = [name for one in document["outcomes"] for name in one["faults"]]
+    assert sorted(injected) == sorted(faults)
     assert (document["violations"], document["trainers_lost"]) == (0, 0)
     assert all(steps > 0 for steps in document["steps"].values())
     assert not list(tmp_path.iterdir())  # nothing to explain

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.invariants import never_so, unsettled
+from tests.chaos.invariants import left_behind, never_so, unsettled
 from tests.chaos.made import (
     ARRAY,
     NOW_S,
@@ -39,10 +39,10 @@ def test_all_is_well() -> None:
         ({"status": status("n1", "n2", history="history: full")}, "says: history: full"),
         ({"trainers": (trainer("n1", "n2", stepped_s=NOW_S - 60),)}, "not made a step for 60 s"),
         ({"trainers": (trainer(),)}, "has not made a step"),
-        ({"trainers": (trainer("n1"),)}, "has processes on ['n1', 'n2'], and trains on ['n1']"),
+        ({"trainers": (trainer("n1"),)}, "has elements on ['n1', 'n2'], and trains on ['n1']"),
         ({"elements": (element(0, "n1"), element(1, "n1"))}, "2 elements on n1"),
-        ({"status": status("n1")}, "runs on ['n2'], unknown to the controller"),
-        ({"status": status("n1", "n2", "n3")}, "does not run on ['n3'], as it is shown to"),
+        ({"status": status("n1")}, "on ['n1', 'n2'], and the controller says ['n1']"),
+        ({"status": status("n1", "n2", "n3")}, "and the controller says ['n1', 'n2', 'n3']"),
         (
             {"elements": (element(0, "n1"), element(1, "n2"), element(2, "", "PENDING"))},
             f"element {ARRAY}_2 waits unheld",
@@ -59,12 +59,35 @@ def test_all_is_well() -> None:
             {"processes": (process(5, 0, "n1", "1"), process(7, 0, "n1", "2"))},
             f"element {ARRAY}_0 lives 2 times at once",
         ),
+        (
+            {"elements": tuple(element(task, f"n{task + 1}") for task in range(4))},
+            "digits has 4 nodes, and wants 3 at most",
+        ),
         ({"problems": ("ordinary job 5 is FAILED",)}, "ordinary job 5 is FAILED"),
         ({"status": status("n1", "n2", mine=LOST)}, "digits is given up: failed 5 times"),
     ],
 )
 def test_what_is_not_well_is_said(seen: dict[str, Any], words: str) -> None:
     assert any(words in said for said in unsettled(snapshot(**seen)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"elements": None}, ["slurmctld does not answer"]),
+        ({"elements": (), "processes": ()}, []),
+        (
+            {"elements": (), "processes": (process(5, 0, "n1"),)},
+            [f"processes [5] of element {ARRAY}_0 are left on n1"],
+        ),
+        (
+            {"elements": (element(0, "n1", "COMPLETING"),), "processes": ()},
+            [f"element {ARRAY}_0 of a trainer that is over is COMPLETING (None)"],
+        ),
+    ],
+)
+def test_what_is_left_of_cancelled_trainers_is_said(seen: dict[str, Any], said: list[str]) -> None:
+    assert left_behind(snapshot(trainers=(), **seen)) == said
 
 
 BESIDE = (element(0, "n1"), element(1, "n2"), element(0, "n1", array=99))
@@ -108,7 +131,7 @@ def test_slurms_books_are_read_as_scontrol_shows_them() -> None:
 def test_an_element_that_starts_as_planned_is_no_leak() -> None:
     planned = status("n1", "n2", mine={"starting": ["n3"]})
     said = unsettled(snapshot(status=planned, elements=STARTING))
-    assert said == ["digits has processes on ['n1', 'n2', 'n3'], and trains on ['n1', 'n2']"]
+    assert said == ["digits has elements on ['n1', 'n2', 'n3'], and trains on ['n1', 'n2']"]
 
 
 @pytest.mark.parametrize(("before", "failed"), [(0, True), (1, False)])

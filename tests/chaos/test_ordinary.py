@@ -32,7 +32,7 @@ from tests.tools import program
 def test_a_job_ends_by_itself_with_its_own_status(
     status: int, files: dict[str, str], state: str, said: str, tmp_path: Path
 ) -> None:
-    job = Ordinary(5, 0.0, 0.0, status, tmp_path / "job-1")
+    job = Ordinary(0.0, status, tmp_path / "job-1")
     for suffix, text in files.items():
         job.name.with_suffix(f".{suffix}").write_text(text)
     assert job.wrong(state) == said
@@ -46,7 +46,7 @@ def test_a_job_notes_what_reaches_it_and_what_it_runs(
     hits: str, noted: list[str], tmp_path: Path
 ) -> None:
     program(tmp_path, "sleep", hits)
-    job = Ordinary(5, 0.0, time.time(), 3, tmp_path / "job-1")
+    job = Ordinary(time.monotonic(), 3, tmp_path / "job-1")
     script = SCRIPT.format(name=job.name, runs_s=0, status=job.status)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     assert subprocess.run(["bash", "-c", script], env=path).returncode == 3
@@ -56,32 +56,26 @@ def test_a_job_notes_what_reaches_it_and_what_it_runs(
 
 
 @pytest.mark.parametrize(
-    ("state", "aged_s", "at", "late", "wrong", "beside"),
+    ("state", "aged_s", "at", "found"),
     [
-        ("RUNNING", 80.0, {}, False, False, True),
-        ("RUNNING", 100.0, {}, True, False, True),
-        ("RUNNING", 100.0, {"since_s": 50.0}, False, False, True),
-        ("PENDING", 100.0, {"struck": {"n1"}}, False, False, False),
-        ("PENDING", 100.0, {"silent": {"n1"}}, False, False, False),
-        ("FAILED", 10.0, {}, False, True, False),
-        ("FAILED", 10.0, {"struck": {"n1"}}, False, False, False),
+        ("RUNNING", 80.0, {}, {"beside"}),
+        ("RUNNING", 100.0, {}, {"late", "beside"}),
+        ("RUNNING", 100.0, {"since_s": 50.0}, {"beside"}),
+        ("PENDING", 100.0, {"struck": {"n1"}}, set()),
+        ("PENDING", 100.0, {"silent": {"n1"}}, set()),
+        ("FAILED", 10.0, {}, {"wrong"}),
+        ("FAILED", 10.0, {"struck": {"n1"}}, set()),
     ],
 )
 def test_a_job_may_take_so_long_unless_its_node_has_failed(
-    state: str,
-    aged_s: float,
-    at: dict[str, Any],
-    late: bool,
-    wrong: bool,
-    beside: bool,
-    tmp_path: Path,
+    state: str, aged_s: float, at: dict[str, Any], found: set[str], tmp_path: Path
 ) -> None:
-    now_s = time.monotonic()
-    job = Ordinary(5, now_s - aged_s, 0.0, 0, tmp_path / "job-5")
-    stream = Stream(Mock(), Random(0), _open={5: job})
+    submit_s = time.monotonic() - aged_s
+    stream = Stream(Mock(), Random(0), _open={5: Ordinary(submit_s, 0, tmp_path / "job-5")})
     words: dict[str, Any] = {"struck": set(), "silent": set(), "since_s": 0.0, **at}
-    words["since_s"] = now_s - aged_s + words["since_s"]
-    jobs = {5: element(0, "n1", state)}
-    found = [stream.judge(jobs, {"n1"}, **words) for _ in range(2)]  # at the second look for good
-    assert [bool(one) for one in found[1]] == [late, wrong]
-    assert (stream.beside == {5}, len(stream.failed)) == (beside, wrong)
+    words["since_s"] += submit_s
+    for _ in range(2):  # at the second look for good
+        late, wrong = stream.judge({5: element(0, "n1", state)}, {"n1"}, **words)
+    said = {"late": late, "wrong": wrong, "beside": stream.beside}
+    assert {what for what, there in said.items() if there} == found
+    assert stream.failed == wrong

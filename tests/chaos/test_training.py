@@ -3,45 +3,33 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.made import OLD, trained
-from tests.chaos.training import (
-    Generation,
-    Loss,
-    Save,
-    Training,
-    doubled,
-    forget_apart,
-    losses,
-    twins,
-)
+from tests.chaos.training import Generation, Training, doubled, forget_apart, losses, twins
 
 
 def steps(*lines: str) -> list[Generation]:
     return trained(*lines).generations
 
 
-def test_nothing_is_lost_where_the_next_generation_goes_on() -> None:
-    made = steps("n1.1 1.0 a 1", "n1.1 2.0 a 2", "n1.1 3.0 b 3", "n2.2 3.0 b 3")
-    assert losses(made, []) == []
+TEN = [f"n1.1 {number} a {number}" for number in range(1, 11)]
 
 
-def test_new_processes_go_on_from_the_last_checkpoint() -> None:
-    lines = [f"n1.1 {number} a {number}" for number in range(1, 11)]
-    saves = [Save(4.5, 4.0), Save(8.5, 8.0)]
-    (loss,) = losses(steps(*lines, "n1.2 12 b 9"), saves)
-    assert loss == Loss(12.0, lost=2.0, allowed=3.0)
-    (loss,) = losses(steps(*lines, "n1.2 12 b 5"), saves)  # as if from the one before
-    assert loss.lost > loss.allowed
-
-
-def test_what_is_lost_is_counted_once() -> None:
-    lines = [f"n1.1 {number} a {number}" for number in range(1, 11)]
-    made = steps(*lines, "n1.2 12 b 7", "n2.3 12 b 7", "n1.2 13 c 8")
-    assert [loss.lost for loss in losses(made, [Save(6.5, 6.0)])] == [4.0]
-
-
-def test_without_a_checkpoint_all_may_be_lost() -> None:
-    (loss,) = losses(steps("n1.1 1 a 1", "n1.1 2 a 2", "n1.2 5 b 1"), [])
-    assert (loss.lost, loss.lost <= loss.allowed) == (2.0, True)
+@pytest.mark.parametrize(
+    ("then", "saves", "lost", "allowed"),
+    [
+        pytest.param(["n1.1 11 b 11", "n2.2 11 b 11"], [], [], [], id="the next goes on"),
+        pytest.param(["n1.2 12 b 9"], [4, 8], [2], [3], id="it begins at the last checkpoint"),
+        pytest.param(["n1.2 12 b 5"], [4, 8], [6], [3], id="it begins at the one before"),
+        pytest.param(["n1.2 12 b 7", "n1.2 13 c 8"], [6], [4], [5], id="a third one goes on"),
+        pytest.param(["n1.2 12 b 1"], [], [10], [11], id="there is no checkpoint"),
+        pytest.param(["n1.2 12 b 9"], [4, 20], [2], [7], id="the last checkpoint is its own"),
+    ],
+)
+def test_a_generation_may_lose_what_came_after_the_last_checkpoint(
+    then: list[str], saves: list[int], lost: list[float], allowed: list[float]
+) -> None:
+    found = losses(steps(*TEN, *then), [(number + 0.5, number) for number in saves])
+    assert [one.lost for one in found] == lost
+    assert [one.allowed for one in found] == allowed
 
 
 @pytest.mark.parametrize(
@@ -104,7 +92,7 @@ def test_a_log_is_read_as_it_grows_and_half_a_line_waits(tmp_path: Path) -> None
     training.read()
     seen = training.newest
     assert seen is not None and seen.last == 1.0
-    assert training.saves == [Save(1.5, 1.0)]
+    assert training.saves == [(1.5, 1.0)]
     with log.open("a") as file:
         file.write("ep a 1 2\n")
     training.read()

@@ -58,24 +58,22 @@ class Trainer:
 
     name: str
     ask: Ask
-    script: str
     folder: Path
     training: Training
     array: int = 0
     submissions: int = 0
 
     def submit(self, site: Site) -> None:
+        job = shutil.copy(_JOB, site.lab.dir)  # where Slurm's users can read it
+        where = {"job": job, "folder": self.folder, "repo": site.stage.repo}
+        script = _SCRIPT.format(words=self.ask.torchrun, kind=self.ask.kind, **where)
         options = (f"-J{self.name}", f"--output={self.folder}/%a.out", *self.ask.options)
-        self.array = site.submit(self.script, f"1-{self.ask.max_nodes}", *options)
+        self.array = site.submit(script, f"1-{self.ask.max_nodes}", *options)
         self.submissions += 1
 
 
 def submitted(site: Site, ask: Ask, name: str) -> Trainer:
     folder, steps = site.folder(name=name), site.folder(name=f"{name}/steps")
-    shutil.copy(_JOB, site.lab.dir)  # where Slurm's users can read it
-    job = f"{site.lab.dir}/{_JOB.name}"
-    where = {"folder": folder, "repo": site.stage.repo}
-    script = _SCRIPT.format(words=ask.torchrun, job=job, kind=ask.kind, **where)
-    made = Trainer(name, ask, script, folder, Training(steps))
+    made = Trainer(name, ask, folder, Training(steps))
     made.submit(site)
     return made

@@ -34,14 +34,6 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
-    """A checkpoint that was complete at ``time_s``."""
-
-    time_s: float
-    number: float
-
-
-@dataclass(frozen=True, slots=True)
 class Loss:
     """Steps that were made and are lost, and how many may be: those since the last checkpoint."""
 
@@ -57,13 +49,13 @@ class Training:
         self._tail = Tail(folder)
         self._generations: list[Generation] = []
         self._by_key: dict[str, Generation] = {}  # the last with each key
-        self.saves: list[Save] = []
+        self.saves: list[tuple[float, float]] = []  # when a checkpoint was complete, and its number
 
     def read(self) -> None:
         lines = [(line.split(), path.name) for path, new in self._tail.read() for line in new]
         for (time_s, kind, key, world, number), process in sorted(lines, key=_time):
             if kind == "saved":
-                self.saves.append(Save(float(time_s), float(number)))
+                self.saves.append((float(time_s), float(number)))
             else:
                 self.add_step(process, float(time_s), key, int(world), float(number))
 
@@ -102,14 +94,14 @@ def _time(line: tuple[list[str], str]) -> float:
     return float(line[0][0])
 
 
-def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Loss]:
+def losses(generations: Sequence[Generation], saves: Sequence[tuple[float, float]]) -> list[Loss]:
     """Return what each generation lost of what the ones before it had reached."""
     found = []
     for before, one in pairwise(generations):
         # What earlier ones had reached beyond that is counted already.
         lost = before.last - (one.first - one.step)
         if lost > 0:
-            saved = max((save.number for save in saves if save.time_s < one.first_s), default=0.0)
+            saved = max((number for time_s, number in saves if time_s < one.first_s), default=0.0)
             # Only its peers may have logged the step in which a process wrote the checkpoint.
             allowed = max(0.0, before.last - saved) + max(one.step, before.step)
             found.append(Loss(one.first_s, lost, allowed))

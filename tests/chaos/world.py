@@ -18,7 +18,6 @@ from scripts.labcluster.cluster import Cluster
 from scripts.labcluster.lab import ADMIN, Tell
 from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import Site, prepared_site
-from scripts.labcluster.waiting import wait_until
 from tests.chaos.invariants import left_behind
 from tests.chaos.observe import (
     BOOKS,
@@ -31,6 +30,7 @@ from tests.chaos.observe import (
 )
 from tests.chaos.ordinary import Stream
 from tests.chaos.patience import Patience
+from tests.chaos.report import Outcome
 from tests.chaos.service import Service, clock_environment
 from tests.chaos.trainers import WHOLE_NODES, Ask, Trainer, parts
 from tests.chaos.training import forget_apart
@@ -52,8 +52,7 @@ _SETTINGS = {
 class World:
     """Everything that a fault may touch. ``service`` is the site's controller.
 
-    A fault adds what should not have happened to ``violations``, and what it measures to
-    ``figures``.
+    A fault adds what should not have happened to the ``outcome``.
     """
 
     site: Site
@@ -64,8 +63,7 @@ class World:
     stream: Stream | None = None
     asks: Mapping[str, Ask] = field(default_factory=lambda: WHOLE_NODES)  # of trainers, by name
     trainers: list[Trainer] = field(default_factory=list)  # those that are to train
-    violations: dict[str, None] = field(default_factory=dict)  # in order, each once
-    figures: dict[str, float] = field(default_factory=dict)
+    outcome: Outcome = field(default_factory=Outcome)  # of what is under way
     drained_by_slurm: int = 0  # nodes that were resumed, as this was no fault of ours
     well_since_s: float = 0.0  # since when no fault is under way
     apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
@@ -108,18 +106,28 @@ class World:
             self.tick()
             time.sleep(0.2)
 
+    def wait_until(self, holds: Callable[[], object], patience_s: float) -> bool:
+        """Wait, for these seconds of an idle machine at most; return whether it holds then."""
+        patience = Patience(patience_s)
+        while not holds():
+            if patience.over:
+                return False
+            self.wait(1.0)
+        return True
+
     def cancel_trainers(self, patience_s: float) -> list[str]:
         """Let users cancel all trainers; return what is left of these after a while."""
-        patience, cancelled = Patience(patience_s), False
-        while not cancelled and not patience.over:
+
+        def cancelled() -> bool:
             with suppress(subprocess.TimeoutExpired):
                 done = self.run("scancel", *(str(one.array) for one in self.trainers))
-                cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
-            self.wait(1.0)
+                return done.returncode == 0 or "Invalid job id" in done.stderr
+            return False
+
+        self.wait_until(cancelled, patience_s)
         self.trainers.clear()
-        while (left := left_behind(self.look())) and not patience.over:
-            self.wait(1.0)
-        return left
+        self.wait_until(lambda: not left_behind(self.look()), patience_s)
+        return left_behind(self.look())
 
     def forgive(self) -> None:
         """Forget that some nodes trained on while they were cut off: they are reached again."""
@@ -153,7 +161,7 @@ class World:
             with_elements = {one.node for one in elements if one.state == "RUNNING"}
             failed = self.struck, self.silent
             late, wrong = self.stream.judge(ordinary, with_elements, *failed, self.well_since_s)
-            self.violations |= dict.fromkeys(wrong)
+            self.outcome.violations |= dict.fromkeys(wrong)
         seen = replace(seen, elements=elements, nodes=nodes, parts=read_books(books))
         return replace(seen, problems=tuple(late))
 
@@ -179,10 +187,7 @@ class World:
         return starts.get(name, partial(self.lab.start_slurmd, name))
 
     def wait_for_slurmctld(self) -> None:
-        """Wait until slurmctld answers, for 30 s at most."""
-        with suppress(TimeoutError):
-            answers = lambda: self.run("scontrol", "ping").returncode == 0  # noqa: E731
-            wait_until(answers, _ANSWER_S, pause=self.wait)
+        self.wait_until(lambda: self.run("scontrol", "ping").returncode == 0, _ANSWER_S)
 
 
 def service_on(site: Site, **environment: str) -> Service:

@@ -333,6 +333,15 @@ def test_a_disk_that_is_newer_than_a_memory_of_long_ago_counts(
     assert Training(path, disk_every_s=-1.0).snapshot.load() == 3
 
 
+def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    behind, other = Training(path), Training(path)
+    other.step(1)
+    other.step(2, now=True)
+    behind.step("one that hung", now=True)
+    assert Training(path).snapshot.load() == 2
+
+
 def test_a_file_that_cannot_be_written_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

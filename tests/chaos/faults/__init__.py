@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from tests.chaos.faults import nodes, processes, slurm, state, users
+from tests.chaos.faults import processes, services, slurm
 from tests.chaos.faults.fault import Fault
 
-CATALOGUE: dict[str, Fault] = {
-    **processes.FAULTS,
-    **nodes.FAULTS,
-    **state.FAULTS,
-    **slurm.FAULTS,
-    **users.FAULTS,
-}
+CATALOGUE: dict[str, Fault] = {**processes.FAULTS, **services.FAULTS, **slurm.FAULTS}
 
 # Those that hit one element alone.
 AIMED = ("agent-killed", "agent-terminated", "element-killed", "worker-frozen", "worker-killed")

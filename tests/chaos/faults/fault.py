@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
@@ -25,15 +24,17 @@ def chosen(world: World, find: Callable[[Snapshot], Sequence[Target]], what: str
     """Return one of what is found, chosen at random; wait where there is none now.
 
     Raises:
-        CannotInjectError: there is still none after 20 s.
+        CannotInjectError: there is still none after a while.
     """
-    end_s = time.monotonic() + _WITHIN_S  # a look takes long where slurmctld is away
-    while True:
-        if found := find(world.look()):
-            return world.chance.choice(found)
-        if time.monotonic() > end_s:
-            raise CannotInjectError(f"there is no {what}")
-        world.wait(1.0)
+    found = list[Target]()
+
+    def there() -> bool:
+        found.extend(find(world.look()))
+        return bool(found)
+
+    if not world.wait_until(there, _WITHIN_S):
+        raise CannotInjectError(f"there is no {what}")
+    return world.chance.choice(found)
 
 
 def running(world: World) -> Element:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from bftrainer_slurm.elastic.processes import below
 from scripts.labcluster.processes import send_all
 from tests.chaos.faults.fault import CannotInjectError, Course, Fault, chosen
 from tests.chaos.observe import Element, Process, Snapshot
@@ -83,9 +84,10 @@ def _slurmctld(world: World) -> Hit:
 
 
 def _solver(world: World) -> Hit:
-    for pid in world.service.children():
-        if b"planner.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return [pid], ""
+    for pid in below(world.service.pid or -1):
+        with suppress(OSError):  # it has ended meanwhile
+            if b"planner.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return [pid], ""
     raise CannotInjectError("the controller has no solver")
 
 

@@ -1,20 +1,59 @@
-"""Slurm itself: configured anew, with other nodes, without its saved state."""
+"""What befalls Slurm: nodes, what admins configure, what users do to their elements by hand."""
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
-from types import MappingProxyType
+import time
+from collections.abc import Sequence
+from functools import partial
 
 from scripts.labcluster.cluster import free_ports
-from tests.chaos.faults.fault import Course, Fault, running
-from tests.chaos.faults.nodes import emptied
+from tests.chaos.faults.fault import Course, Fault, chosen, running
+from tests.chaos.trainers import submitted
 from tests.chaos.world import World
 
+_EMPTY_S = 30.0  # the nodes are looked at every 4 s
+_LONGER_S = 25.0  # than SlurmdTimeout and a ping: Slurm gives the node up
 _NEW_IDS = 5_000
 # Lists the elements that wait, each with the node that it is to start on.
 _MEANT_FOR = ("squeue", "-h", "-r", "-t", "PD", "-p", "bftrainer", "-o", "%F_%K %n")
+_GUEST_STARTS_S = 25.0
+
+
+def _cut_off(least_s: float, most_s: float, world: World) -> Course:
+    """Cut a node off from all others for some time.
+
+    Afterwards what runs there goes on alone until Slurm has told the node.
+    """
+    node, seconds = running(world).node, world.chance.uniform(least_s, most_s)
+    world.apart.add(node)
+    world.struck.add(node)
+    world.lab.disturb(node, "cut")
+    yield f"{node} cut off for {seconds:.0f} s", seconds
+    world.lab.disturb(node, "mend")
+
+
+def _die(world: World) -> Course:
+    """The power goes: slurmd and all of the element are gone at once; it boots again later."""
+    node, seconds = running(world).node, world.chance.choice((4.0, _LONGER_S))
+    world.struck.add(node)
+    world.lab.kill_host(node)
+    yield f"{node} without power for {seconds:.0f} s", seconds
+    world.lab.add_host(node)
+    world.lab.start_slurmd(node)
+
+
+def _drain(world: World) -> Course:
+    """An admin waits until the node is empty."""
+    node = running(world).node
+    update = ("scontrol", "update", f"NodeName={node}")
+    world.run(*update, "State=DRAIN", "Reason=chaos", user="root")
+    empty = lambda: all(one.node != node for one in world.look().mine())  # noqa: E731
+    if not world.wait_until(empty, _EMPTY_S):
+        world.outcome.violations[f"{node} is drained, and an element stays there"] = None
+    yield f"{node} drained", world.chance.uniform(1, 10)
+    world.run(*update, "State=RESUME", user="root")
 
 
 def _reconfigure(world: World) -> Course:
@@ -59,12 +98,12 @@ def _rename_node(world: World) -> Course:
         if care:
             update = ("scontrol", "update", f"NodeName={before}", "State=DRAIN")
             world.run(*update, "Reason=is renamed", user="root")
-            emptied(world, lambda: _leave(world, before))
+            world.wait_until(lambda: not _leave(world, before), _EMPTY_S)
         world.struck |= {before, after}
         world.lab.kill_host(node)
         _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
         world.lab.add_host(node)
-        _restart_all(world, {node: after})
+        _restart_all(world, **{node: after})
         world.wait_for_slurmctld()
 
     rename(node, called)
@@ -108,7 +147,7 @@ def _lose_state(world: World) -> Course:
     yield f"all jobs are gone, {len(world.trainers)} trainers submitted again", 0.0
 
 
-def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
+def _restart_all(world: World, **names: str) -> None:
     world.silent |= set(world.nodes)
     for name in ("slurmctld", *world.nodes):
         if name in world.lab.daemons:
@@ -123,9 +162,45 @@ def _edit(world: World, pattern: str, text: str) -> None:
     conf.write_text(re.sub(pattern, text, conf.read_text()))
 
 
+def _scontrol(state: str, forms: Sequence[str], world: World) -> Course:
+    """Let a user run one of these scontrol commands on an element in this state."""
+    element = chosen(world, lambda seen: seen.mine(state), f"{state} element")
+    form, node = world.chance.choice(forms), world.chance.choice(world.nodes)
+    words = form.format(element=element, array=element.array, node=node)
+    done = world.run("scontrol", *words.split())
+    said = f" ({done.stderr.strip()})" if done.returncode else ""
+    yield f"scontrol {words}{said}"[:120], world.chance.uniform(0, 5)
+
+
+def _cancel(world: World) -> Course:
+    """A trainer comes, one element of it is cancelled, and then all of it."""
+    guest = submitted(world.site, world.asks["saves"], f"guest-{time.monotonic():.0f}")
+    world.wait(world.chance.uniform(1, _GUEST_STARTS_S))
+    world.run("scancel", f"{guest.array}_{world.chance.randint(0, 1)}")
+    world.wait(world.chance.uniform(0, 8))
+    world.run("scancel", str(guest.array))
+    yield f"trainer {guest.array}, an element, then all", 0.0
+
+
+_ON_RUNNING = {
+    "user-holds": ["hold {element}"],
+    "user-releases": ["release {array}"],  # those that are held, too
+    "user-requeues": ["requeue {element}", "requeuehold {element}"],
+    "user-limits": ["update JobId={element} TimeLimit=1"],
+}
+_MOVE = "update JobId={element} ReqNodeList={node} StartTime=now+30"
+
 FAULTS: dict[str, Fault] = {
+    # Slurm starts the element elsewhere.
+    "node-vanishes": partial(_cut_off, _LONGER_S, _LONGER_S + 10),
+    "node-blinks": partial(_cut_off, 1, 6),
+    "node-dies": _die,
+    "node-drained": _drain,
     "reconfigured": _reconfigure,
     "node-added": _add_node,
     "node-renamed": _rename_node,
     "slurm-state-lost": _lose_state,
+    **{name: partial(_scontrol, "RUNNING", forms) for name, forms in _ON_RUNNING.items()},
+    "user-moves": partial(_scontrol, "PENDING", [_MOVE]),
+    "user-cancels": _cancel,
 }

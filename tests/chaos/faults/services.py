@@ -1,7 +1,8 @@
-"""The controller's disk and clock: full, damaged; set ahead and back."""
+"""What befalls the controller beside signals: its disk, its clock, a second controller."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from functools import partial
 
@@ -50,9 +51,28 @@ def _step_clock(world: World) -> Course:
     set_clock(world.folder, 0)
 
 
+def _second_controller(world: World) -> Course:
+    """Another one is started, on the same state folder or on one of its own."""
+    state, detail = world.service.state, "same state folder"
+    if world.chance.random() < 0.5:
+        state, detail = world.folder / "second-state", "another state folder"
+        state.mkdir(exist_ok=True)
+        shutil.chown(state, "slurm", "slurm")
+    try:
+        done = world.run(*world.service.command[:-1], str(state), user="slurm")
+        said = done.stderr.strip().splitlines()[-1:]
+        if done.returncode == 0:
+            world.outcome.violations["a second controller ends with exit code 0"] = None
+    except subprocess.TimeoutExpired:
+        said = []
+        world.outcome.violations[f"a second controller on {detail} works as well"] = None
+    yield f"{detail}: {said[0] if said else 'says nothing'}"[:160], 0.0
+
+
 FAULTS: dict[str, Fault] = {
     "disk-full": partial(_full_disk, False),
     "disk-full-restart": partial(_full_disk, True),
     "history-damaged": _damage,
     "clock-steps": _step_clock,
+    "second-controller": _second_controller,
 }
