@@ -21,7 +21,7 @@ _SHORT = ("-q", "--durations=30", "--maxfail=15")
 # Tests of what runs in jobs that depend most on torch's version. Other lanes run all of them, with
 # a newer torch.
 _OF_JOBS = (
-    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "torch_private", "warm_origin")),
+    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "warm_origin")),
     "tests/elastic/test_saving.py::test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed",
     "tests/elastic/test_saving.py::test_a_process_alone_needs_no_process_group",
 )
@@ -54,9 +54,7 @@ def _newer(name: str, suite: str, which: str, nightly: bool = True) -> Lane:
 _TORCH = "torch and not slurm and not frameworks"
 _ELASTIC = "tests/elastic"  # has most of these tests, and those that mostly wait
 # The tests that start torchruns, or stand-ins for them: about half of these.
-_AGENTS = tuple(
-    f"tests/elastic/test_{name}.py" for name in ("launchers", "rendezvous", "saving", "tasks")
-)
+_AGENTS = tuple(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "saving", "tasks"))
 _SLURM = "slurm and not torch and not frameworks"
 _TRAINING = "slurm and torch and not frameworks"
 _UNITS = "not slurm and not torch and not frameworks"

@@ -32,18 +32,11 @@ class Agents:
     their processor time.
     """
 
-    def __init__(
-        self,
-        keeper: Keeper,
-        folder: Path,
-        script: Path = _SCRIPT,
-        launcher: Sequence[str | Path] = (),
-        options: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, keeper: Keeper, folder: Path, script: Path = _SCRIPT) -> None:
         self.keeper = keeper
         self.folder = folder
-        self.options = options
-        self.launcher = launcher
+        self.launcher: Sequence[str | Path] = ()
+        self.options: Sequence[str] = ()
         self._script = script
         self._log = StepLog(folder)
         self.nodes: dict[int, Node] = {}
@@ -73,7 +66,7 @@ class Agents:
         """
         self.own(len(tasks), Sizes((len(tasks),)))
         self.start(*tasks, **environment)
-        self.wait_for_world(len(tasks), *tasks)
+        self.wait_for_world(len(tasks) * int(environment.get("PET_NPROC_PER_NODE", 1)), *tasks)
         self.own(len(tasks))
 
     def of(self, size: int) -> list[int]:
@@ -146,20 +139,14 @@ class Agents:
             if before.process != after.process
         ]
 
-    def pause(self, what: str, *tasks: int) -> float:
-        """Return, and print, how long at most these nodes stood still the last time."""
-        longest_s = max(self.pauses(task)[-1] for task in tasks)
-        print(f"{what}: the others' pause: {longest_s:.3f} s")
-        return longest_s
-
     def log(self, task: int) -> str:
         return (self.folder / f"{task}.log").read_text()
 
 
 @contextmanager
-def started_agents(keeper: Keeper, folder: Path, *script: Path, **options: Any) -> Iterator[Agents]:
+def started_agents(keeper: Keeper, folder: Path, script: Path = _SCRIPT) -> Iterator[Agents]:
     """Yield a trainer's elements, of which none runs yet; none outlives this."""
-    agents = Agents(keeper, folder, *script, **options)
+    agents = Agents(keeper, folder, script)
     try:
         yield agents
     finally:

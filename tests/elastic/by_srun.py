@@ -1,4 +1,4 @@
-"""ddp.py, or SCRIPT, as ``srun python`` starts it: srun says its rank, and it names a head node."""
+"""ddp.py as ``srun python`` starts it: srun says its rank, and it names a head node."""
 
 import os
 import runpy
@@ -14,5 +14,4 @@ init = dist.init_process_group
 dist.init_process_group = lambda backend: init(
     backend, f"tcp://{nodes[0]}:1", rank=rank, world_size=tasks
 )
-script = os.environ.get("SCRIPT", "ddp.py")
-runpy.run_path(str(Path(__file__).with_name(script)), run_name="__main__")
+runpy.run_path(str(Path(__file__).with_name("ddp.py")), run_name="__main__")

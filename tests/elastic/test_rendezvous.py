@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.elastic.processes import processes_with
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.keeper import Keeper, started_keeper
@@ -55,7 +55,6 @@ def test_a_node_joins_and_that_is_reported_and_one_line_in_the_log_of_the_first_
         fleet.wait_for_steps(task)  # a speed takes two
     before = [len(fleet.pauses(task)) for task in (first, second)]
     tasks = fleet.of(3)
-    fleet.pause("join", first, second)
     assert [len(fleet.pauses(task)) for task in (first, second)] == [one + 1 for one in before]
     fleet.wait_for_steps(first)
     reported = map(dict, (note.measures for note in notes(fleet.keeper, NoteKind.PROGRESS)))
@@ -83,19 +82,15 @@ def test_nodes_may_run_different_numbers_of_processes(fleet: Agents) -> None:
 
 
 @pytest.mark.once
-def test_each_node_is_lost_but_the_last(fleet: Agents) -> None:
+def test_each_node_is_lost_but_the_last_and_an_agent_alone_takes_its_workers_along(
+    fleet: Agents,
+) -> None:
     first, second, last = fleet.of(3)
     fleet.kill(first)
     fleet.wait_for_world(2, second, last)
-    fleet.kill(second)
+    worker = fleet.steps(second)[-1].process
+    fleet.signal(second, signal.SIGKILL)
     fleet.wait_for_world(1, last)
-
-
-def test_the_loss_of_an_agent_alone_ends_its_workers(fleet: Agents) -> None:
-    first, lost = fleet.of(2)
-    worker = fleet.steps(lost)[-1].process
-    fleet.signal(lost, signal.SIGKILL)
-    fleet.wait_for_world(1, first)
     wait_until(lambda: gone(worker))
 
 
@@ -104,7 +99,6 @@ def test_an_agent_that_is_told_to_end_leaves_at_once(fleet: Agents) -> None:
     worker = fleet.steps(told)[-1].process
     fleet.signal(told, signal.SIGTERM)
     fleet.wait_for_world(1, first)
-    fleet.pause("SIGTERM", first)
     assert fleet.processes[told].wait(120) != 0
     wait_until(lambda: gone(worker))
     said = f"bftrainer: n{told} is given back to an ordinary job, unless somebody cancelled this"
@@ -117,7 +111,6 @@ def test_a_node_leaves_by_plan_and_each_keeper_hears_it_while_the_others_train_o
     first, second, leaves = fleet.of(3)
     fleet.part(leaves)
     fleet.wait_for_world(2, first, second)
-    fleet.pause("planned leave", first, second)
     wait_until(lambda: gone(fleet.steps(leaves)[-1].process))
     said = f"bftrainer: n{leaves} is given back as the plan says; this is no failure\n"
     wait_until(lambda: said in fleet.log(leaves))
@@ -183,46 +176,32 @@ def test_a_script_that_hangs_at_sigterm_or_ends_well_holds_nobody(agents: Agents
     agents.wait_for_world(1, 1)
     agents.start(2, 3, AT_SIGTERM="exits", BFTRAINER_GRACE="3000")
     agents.wait_for_world(3, 1, 2, 3)
-    assert agents.pause("hangs at SIGTERM", 1) < 25
+    assert agents.pauses(1)[-1] < 25
     agents.signal_all(2, signal.SIGTERM)
     assert agents.processes[2].wait(120) != 0
     agents.wait_for_world(2, 1, 3)
-    assert agents.pause("ends with 0 at SIGTERM", 1, 3) < 25
+    assert max(agents.pauses(task)[-1] for task in (1, 3)) < 25
 
 
 @pytest.mark.once
-def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
-    keeper: Keeper, tmp_path: Path
-) -> None:
+def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(agents: Agents) -> None:
     """Whether its worker is forked, as on n1, or a program of its own, as on n2."""
-    folder = tmp_path / "trainer"
 
     def helpers(node: int) -> set[int]:
-        return {int(path.suffix[1:]) for path in folder.glob(f"helper.n{node}.*")}
+        return {*processes_with(f"HELPS={agents.folder}", f"SLURMD_NODENAME=n{node}")}
 
-    def runs(process: int) -> bool:
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        return False
-
-    def end_helpers() -> None:
-        for one in set().union(*map(helpers, (1, 2, 3))):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
-
-    with contextlib.ExitStack() as stack:
-        stack.callback(end_helpers)  # they outlive their trainer, and a test that fails
-        script = Path(__file__).with_name("helped.py")
-        agents = stack.enter_context(started_agents(keeper, folder, script))
+    try:
         agents.own(3)
-        agents.start(1, 3)
-        agents.start(2, PYTHON_EXEC=sys.executable.replace("/bin/", "/bin//"))
+        agents.start(1, 3, HAS_HELPERS="yes")
+        python = sys.executable.replace("/bin/", "/bin//")
+        agents.start(2, HAS_HELPERS="yes", PYTHON_EXEC=python)
         agents.wait_for_world(3, 1, 2, 3)
-        before = {node: helpers(node) for node in (1, 2)}
+        before = helpers(1) | helpers(2)
+        assert len(before) == 4
         agents.kill(3)
         agents.wait_for_world(2, 1, 2)
-        wait_until(lambda: not any(map(runs, before[1] | before[2])))
-        for node, old in before.items():
-            now = helpers(node) - old
-            assert len(now) == 2
-            assert all(map(runs, now))
+        wait_until(lambda: not before & (helpers(1) | helpers(2)))
+        assert [len(helpers(node)) for node in (1, 2)] == [2, 2]
+    finally:
+        for one in set().union(*map(helpers, (1, 2, 3))):  # they would outlive their trainer
+            os.kill(one, signal.SIGKILL)

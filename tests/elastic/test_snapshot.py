@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,8 +24,7 @@ from bftrainer_slurm.elastic.memory import Memory
 from bftrainer_slurm.elastic.snapshot import Snapshot
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import Agents, started_agents, steps_in
-from tests.elastic.test_tasks import srun_says
+from tests.elastic.agents import Agents, started_agents
 
 pytestmark = pytest.mark.torch
 
@@ -102,19 +102,15 @@ def test_of_a_state_that_is_not_whole_the_older_one_counts(
     assert Training().snapshot.load() is None
 
 
-def test_a_process_that_is_killed_as_it_saves_leaves_the_older_state(slots: list[Path]) -> None:
+def test_a_process_that_is_killed_as_it_saves_leaves_the_older_state(
+    slots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     training = Training()
     for number in range(3):
         training.step(number)
-    halves = of._sum
-
-    def killed(image: torch.Tensor) -> int:
-        raise KeyboardInterrupt
-
-    of._sum = killed
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(of, "_sum", Mock(side_effect=KeyboardInterrupt))
         training.step(3)
-    of._sum = halves
     after = Training()
     assert after.snapshot.load() == 2
     after.step(7)  # over the one that is not whole
@@ -134,21 +130,6 @@ def test_another_models_state_is_not_loaded(
     assert other.snapshot.load() is None
     lines = capfd.readouterr().err.splitlines()
     assert [line.partition("not used: ")[2] for line in lines] == [of._ANOTHER]
-
-
-def test_it_is_saved_so_often_that_it_takes_a_hundredth_of_the_time(
-    slots: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training, add = Training(every_s=0), of._sum
-
-    def slowly(image: torch.Tensor) -> int:
-        time.sleep(0.2)
-        return add(image)
-
-    monkeypatch.setattr(of, "_sum", slowly)
-    for number in range(1, 6):
-        training.step(number)
-    assert Training().snapshot.load() == 1
 
 
 def test_it_is_saved_after_each_step_where_steps_take_much_longer_than_they_did(
@@ -516,61 +497,22 @@ def states_in_files() -> set[Path]:
 
 
 @pytest.fixture
-def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
-    script = Path(__file__).with_name("kept.py")
-    with started_agents(keeper, tmp_path / "trainer", script) as running:
+def agents(keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
+    monkeypatch.setenv("KEEPS_STATE", "yes")
+    with started_agents(keeper, tmp_path / "trainer") as running:
         running.own(3)
         yield running
 
 
-def test_no_step_is_lost_at_a_change_and_no_file_is_written(agents: Agents) -> None:
-    agents.start(1, BFTRAINER_GRACE="100")
-    agents.wait_for_steps(1)
-    agents.start(2, BFTRAINER_GRACE="100")
-    agents.wait_for_world(2, 1, 2)
-    agents.wait_for_steps(2)
-    agents.part(1)
-    agents.wait_for_world(1, 2)
-    agents.wait_for_steps(2)
-    agents.start(3, BFTRAINER_GRACE="100")
-    agents.wait_for_world(2, 2, 3)
-    agents.wait_for_steps(2)  # it has asked whether it must save
-    agents.signal(2, signal.SIGTERM)
-    agents.wait_for_world(1, 3)
-    agents.wait_for_steps(3)
-    trained = sorted({(one.number, one.world) for one in steps_in(agents.folder)})
-    assert [number for number, _ in trained] == list(range(1, len(trained) + 1))
-    names = {path.name.partition(".")[0] for path in agents.folder.iterdir()}
-    assert names <= {"1", "2", "3", "n1", "n2", "n3"}
-
-
 def test_after_a_kill_the_others_go_on_from_their_memory(agents: Agents) -> None:
-    agents.train_on(1, 2)
+    """Of a node's two processes one keeps the state."""
+    agents.train_on(1, 2, PET_NPROC_PER_NODE="2")
     agents.wait_for_steps(1)
     agents.kill(2)
-    agents.wait_for_world(1, 1)
-    last = max(one.number for one in agents.steps(1) if one.world == 2)
-    first = min(one.number for one in agents.steps(1) if one.world == 1)
+    agents.wait_for_world(2, 1)
+    last = max(one.number for one in agents.steps(1) if one.world == 4)
+    first = min(one.number for one in agents.steps(1) if one.world == 2)
     assert last - 1 <= first <= last + 1
-
-
-def test_tasks_of_srun_keep_their_state_too(keeper: Keeper, tmp_path: Path) -> None:
-    """Two on each node, of which one keeps it."""
-    script, python = Path(__file__).with_name("by_srun.py"), (sys.executable, "-u")
-    with started_agents(keeper, tmp_path / "trainer", script, launcher=python) as agents:
-        agents.own(2)
-        agents.start(1, **srun_says("n1", 2), SCRIPT="kept.py")
-        agents.wait_for_steps(1)
-        agents.start(2, **srun_says("n2", 2), SCRIPT="kept.py")
-        agents.wait_for_world(4, 1, 2)
-        agents.wait_for_steps(2)
-        alone = {one.number for one in agents.steps(1) if one.world == 2}
-        assert min(one.number for one in agents.steps(2)) == max(alone) + 1
-        agents.kill(2)
-        agents.wait_for_world(2, 1)
-        last = max(one.number for one in agents.steps(1) if one.world == 4)
-        first = min({one.number for one in agents.steps(1) if one.world == 2} - alone)
-        assert last - 1 <= first <= last + 1
 
 
 def worker_of(agents: Agents) -> int:

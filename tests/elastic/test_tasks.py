@@ -1,8 +1,9 @@
-"""``srun python``: tasks that take their rank from srun meet the trainer's other nodes."""
+"""However a training is started, by ``srun python`` or a launcher: all nodes form one group."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from argparse import Namespace
@@ -10,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
 from bftrainer_slurm.elastic.processes import processes_with
 from bftrainer_slurm.elastic.tasks import apart, lightning
 from bftrainer_slurm.elastic.tasks.command import torchrun_for, torchrun_for_deepspeed
-from bftrainer_slurm.elastic.tasks.seats import seats, use_all_processors
+from bftrainer_slurm.elastic.tasks.seats import launch_for_all, seats, use_all_processors
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
@@ -58,9 +60,8 @@ def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(
     keeper: Keeper, tmp_path: Path
 ) -> None:
     tasks = 2
-    with started_agents(
-        keeper, tmp_path / "trainer", _BY_SRUN, launcher=(sys.executable, "-u")
-    ) as agents:
+    with started_agents(keeper, tmp_path / "trainer", _BY_SRUN) as agents:
+        agents.launcher = (sys.executable, "-u")
         agents.own(2)
         agents.start(1, **srun_says("n1", tasks))
         agents.wait_for_world(tasks, 1)
@@ -162,37 +163,27 @@ def test_lightning_says_how_many_processes_a_node_has(
 
 
 _HOLDS = """
-import os, sys
+import os
 from bftrainer_slurm.elastic.rendezvous.only_launcher import hold
-held = hold(dict(os.environ), 0.5)
-print("holds it" if held else "another does", flush=True)
+held = hold(os.environ, 0.5)
+print(held is not None, flush=True)
 input()
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "waits"),
-    [({"SLURM_LOCALID": "1"}, True), ({}, False)],
-    ids=["another task", "the same task"],
-)
-def test_a_launcher_waits_for_one_of_another_task_of_the_node_until_that_has_ended(
-    number: dict[str, str], waits: bool
-) -> None:
+def test_a_launcher_waits_for_one_of_another_task_of_the_node_until_that_has_ended() -> None:
     element = {"BFTRAINER_ELEMENT": f"{os.getpid()}_1"}
     step = os.environ | srun_says("n1", 2) | {"SLURM_JOB_ID": str(os.getpid())} | element
     command, pipe = [sys.executable, "-c", _HOLDS], subprocess.PIPE
     with subprocess.Popen(command, env=step, stdin=pipe, stdout=pipe, text=True) as first:
         assert first.stdout is not None
-        assert first.stdout.readline() == "holds it\n"
-        with subprocess.Popen(command, env=step | number, stdin=pipe, stdout=pipe) as other:
-            assert other.stdout is not None
-            if waits:
-                with pytest.raises(subprocess.TimeoutExpired):
-                    other.wait(3)
-            else:
-                assert other.stdout.readline() == b"another does\n"
+        assert first.stdout.readline() == "True\n"
+        another = step | {"SLURM_LOCALID": "1"}
+        with subprocess.Popen(command, env=another, stdout=pipe) as other:
+            with pytest.raises(subprocess.TimeoutExpired):
+                other.wait(3)
             first.kill()
-            assert other.communicate(b"\n")[0] == b""
+            assert other.communicate()[0] == b""
     assert other.returncode == 0
 
 
@@ -286,3 +277,104 @@ def test_processes_that_a_script_starts_itself_stay_as_they_are_and_it_is_told(
 )
 def test_who_has_started_a_process_for_one_node_has_told_it_so(variable: str, name: str) -> None:
     assert apart.starter({variable: "0"}) == name
+
+
+_BIN = Path(sys.executable).parent
+_LAUNCH = f"{sys.executable} -m torch.distributed.launch --use-env"
+_ACCELERATE = f"{_BIN}/accelerate launch --multi_gpu --num_processes 2 --num_machines 1"
+# What starts a node's processes, the options, how many processes there are.
+_NODES = (
+    ("", "--nnodes=4 --rdzv_id=$ID --rdzv_backend=c10d --rdzv_endpoint=n9:29500", 1),
+    ("", "--standalone --nproc-per-node=1 --max-restarts=0", 1),
+    ("", "--nnodes 2 --node_rank 1 --master_addr n9 --master_port 1", 1),
+    ("", "--rdzv-backend static --rdzv-endpoint n9:1", 1),
+    (_LAUNCH, "--nnodes=2 --node_rank=0 --master_addr=n9", 1),
+    (_ACCELERATE, "", 2),
+)
+
+
+def test_nodes_meet_whatever_their_launchers_and_command_lines_are(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    with started_agents(keeper, tmp_path / "run") as agents:
+        agents.own(len(_NODES))
+        world = 0
+        for task, (launcher, line, processes) in enumerate(_NODES, 1):
+            agents.launcher, agents.options = launcher.split(), line.split()
+            agents.start(task)
+            world += processes
+            agents.wait_for_world(world, *range(1, task + 1))
+            said = f"n{task} meets the trainer's other nodes; for ordinary jobs only: "
+            assert agents.log(task).count(said) == (
+                launcher != _LAUNCH
+            )  # that takes ours by itself
+        agents.kill(task)
+        agents.wait_for_world(world - processes, *range(1, task))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "gpus", "expected"),
+    [
+        ("1:1", 2, "", 2),
+        ("1:4", 2, "", 2),  # not said by the script
+        ("3:3", 1, "", 1),
+        ("2:2", 1, "", 2),
+        ("4:4", 1, "2", 2),  # two nodes with two launchers each
+        ("2:2", 2, "2", 2),  # they would not fit
+    ],
+)
+def test_a_launcher_starts_the_processes_of_all_where_each_is_a_node(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    nodes: str,
+    own: int,
+    gpus: str,
+    expected: int,
+) -> None:
+    monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
+    least, _, most = nodes.partition(":")
+    config = LaunchConfig(int(least), int(most), own)
+    launch_for_all(config, srun_says("n1", 2) | {"SLURM_GPUS_ON_NODE": gpus})
+    assert config.nproc_per_node == expected
+    said = f"has 2 launchers: one of them starts its {expected} processes, the others wait"
+    assert said in capfd.readouterr().err
+
+
+_ONE_RANK = """
+import os
+import torch.distributed as dist
+ordinary = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+os.environ.update({name: os.environ.get(name, value) for name, value in ordinary.items()})
+dist.init_process_group("gloo")
+launched = "torchelastic" if "TORCHELASTIC_RUN_ID" in os.environ else "python"
+print(f"{dist.get_world_size()} by {launched} of {os.environ.get('PET_NNODES')}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "expected"),
+    [
+        ((_BIN / "torchrun", "--standalone"), "1 by torchelastic of None"),
+        ((sys.executable,), "1 by python of 1:4"),
+    ],
+    ids=["torchrun", "python"],
+)
+def test_beside_another_sruns_training_it_trains_as_in_an_ordinary_job(
+    tmp_path: Path, launcher: Sequence[str | Path], expected: str
+) -> None:
+    name = f"bftrainer-{tmp_path.name}"
+    script = tmp_path / "train.py"
+    script.write_text(_ONE_RANK)
+    own = _ELEMENT | srun_says("n1") | {"BFTRAINER_SRUNS": name, "BFTRAINER_STEP": "1"}
+    own |= {"PET_NNODES": "1:4"}
+    with socket.socket(socket.AF_UNIX) as script_here:
+        script_here.bind(f"\0{name}")
+        script_here.listen()
+        script_here.settimeout(120)
+        pipe = subprocess.PIPE
+        command = [*launcher, script]
+        ran = subprocess.Popen(command, env=os.environ | own, stdout=pipe, stderr=pipe, text=True)
+        script_here.accept()[0].sendall(b"beside\n")
+        output, errors = ran.communicate()
+    assert output == f"{expected}\n"
+    assert errors.count("an srun trains already") == 1

@@ -9,11 +9,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import get_start_method
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
@@ -84,6 +84,10 @@ SEEN = {
     "it is the main process": (
         "import multiprocessing; print(multiprocessing.current_process().name)", "MainProcess"
     ),
+    # By default a DataLoader does not run a script once more that has no __main__ guard.
+    "its processes are started as those of any program": (
+        "import multiprocessing; print(multiprocessing.get_start_method())", get_start_method()
+    ),
     "exit handlers run after its threads": (
         "import atexit, threading, time\natexit.register(print, 'at exit')\n"
         "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\n"
@@ -92,6 +96,17 @@ SEEN = {
     "buffers of libraries in C are written at the end": (
         "import ctypes; ctypes.CDLL(None).printf(b\"still in C's buffer\\n\")",
         "still in C's buffer"
+    ),
+    "a group that it destroys is there until it ends": (
+        "from pathlib import Path\nimport torch.distributed as dist\nfrom torch import nn\n"
+        "def train():\n"
+        "    one = {'store': dist.HashStore(), 'rank': 0, 'world_size': 1}\n"
+        "    dist.init_process_group('gloo', **one)\n"
+        "    parallel = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))\n"
+        "    dist.barrier()\n    dist.destroy_process_group()\n"
+        "train()\n"
+        "names = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
+        "print(dist.is_initialized(), 'pt_gloo_runloop\\n' in names)", "False True"
     ),
 } | {
     f"destructors run at the end: {end}": (
@@ -104,27 +119,6 @@ SEEN = {
 @pytest.mark.parametrize(("script", "printed"), SEEN.values(), ids=SEEN)
 def test_it_sees_what_any_program_does(run: Run, script: str, printed: str) -> None:
     assert run(script).output == printed.splitlines()
-
-
-def test_the_scripts_folder_comes_first_in_the_path(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "helper.py").write_text("NAME = 'beside the script'")
-    ran = run("import helper, sys; print(helper.NAME); print(sys.path[0])")
-    assert ran.output == ["beside the script", str(tmp_path / "project")]
-
-
-def test_the_script_is_main_with_its_arguments(run: Run, tmp_path: Path) -> None:
-    path = str(tmp_path / "project" / "train.py")
-    script = "import sys; print(__name__, __file__, sys.argv)"
-    ran = run(script, [path, "--rate", "1e-3"])
-    assert ran.output == [f"__main__ {path} {[path, '--rate', '1e-3']}"]
-
-
-def test_its_own_processes_are_started_as_those_of_any_program(run: Run) -> None:
-    """By default a DataLoader does not run a script once more that has no __main__ guard."""
-    code = "import multiprocessing; print(multiprocessing.get_start_method())"
-    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run(code).output == plain.stdout.split()
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -142,18 +136,15 @@ def test_a_data_loaders_workers_know_the_scripts_classes(run: Run, context: str)
     assert ran.output == ["[[0, 1], [2, 3]]"], ran.failure
 
 
-def test_a_module_runs_as_with_python_m(run: Run) -> None:
-    ran = run("", ["-m", "json.tool", "--help"])
-    assert ran.code is None
-    assert ran.output[0].startswith("usage:")
-
-
-def test_a_folder_runs_its_main(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "program"
-    folder.mkdir()
-    (folder / "__main__.py").write_text("import helper; print(helper.NAME, __name__)")
-    (folder / "helper.py").write_text("NAME = 'in the folder'")
-    assert run("", [str(folder)]).output == ["in the folder __main__"]
+def test_a_file_a_folder_and_a_module_run_as_in_python(run: Run, tmp_path: Path) -> None:
+    (folder := tmp_path / "program").mkdir()
+    (folder / "helper.py").write_text("NAME = 'beside it'")
+    script = "import helper, sys; print(__name__, __file__, helper.NAME, sys.argv, sys.path[0])"
+    for name, word in (("train.py", folder / "train.py"), ("__main__.py", folder)):
+        (folder / name).write_text(script)
+        argv = [str(word), "--rate", "1e-3"]
+        assert run("", argv).output == [f"__main__ {folder / name} beside it {argv} {folder}"]
+    assert run("", ["-m", "json.tool", "--help"]).output[0].startswith("usage:")
 
 
 @pytest.mark.parametrize(
@@ -214,39 +205,3 @@ def test_each_process_has_random_numbers_of_its_own(run: Run) -> None:
     first, second = run(script).output[0].split(), run(script).output[0].split()
     assert first[0] != second[0]
     assert first[1] != second[1]
-
-
-def test_a_script_without_any_call_has_its_optimizers_steps_counted(run: Run) -> None:
-    memory = Memory.made()
-    script = """
-        import torch
-        weights = torch.nn.Parameter(torch.zeros(2))
-        optimizer = torch.optim.SGD([weights], lr=0.1)
-        for _ in range(5):
-            weights.sum().backward()
-            optimizer.step()
-    """
-    ran = run(script, None, BFTRAINER_ELEMENT="12_3", **{VARIABLE: memory.path})
-    assert ran.code is None
-    assert (memory.read().steps, memory.read().samples) == (5, None)
-
-
-def test_a_group_that_a_script_destroys_is_there_until_its_process_ends(run: Run) -> None:
-    ran = run(
-        """
-        from pathlib import Path
-        import torch.distributed as dist
-        from torch import nn
-
-        def train():
-            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            parallel = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
-            dist.barrier()
-            dist.destroy_process_group()
-
-        train()
-        names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
-        print(dist.is_initialized(), "pt_gloo_runloop\\n" in names)
-        """
-    )
-    assert ran == Ran(["False True"], None, "")

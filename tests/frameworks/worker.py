@@ -8,15 +8,20 @@ import sys
 import textwrap
 from pathlib import Path
 
+_BEGIN = """
+import os
+from bftrainer_slurm.elastic import steps
+from bftrainer_slurm.elastic.tasks import worker
+steps.count()
+worker.prepare(os.environ)
+"""
 
-def said(folder: Path, script: str, stream: str = "stdout") -> list[str]:
+
+def said(folder: Path, script: str, stream: str = "stdout", **environment: str) -> list[str]:
     """Run a script as a worker of an element runs it; return the lines of a stream of it."""
-    begin = (
-        "import os; from bftrainer_slurm.elastic import resuming; resuming.install(os.environ)\n"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", begin + textwrap.dedent(script)],
-        env=os.environ | {"BFTRAINER_ELEMENT": "7_1"},
+        [sys.executable, "-c", _BEGIN + textwrap.dedent(script)],
+        env=os.environ | {"BFTRAINER_ELEMENT": "7_1"} | environment,
         cwd=folder,
         capture_output=True,
         text=True,

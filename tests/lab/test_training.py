@@ -57,9 +57,11 @@ class Training:
 
 
 @contextmanager
-def training(site: Site, nodes: str, before: str = "", command: str = "") -> Iterator[Training]:
+def training(
+    site: Site, nodes: str, before: str = "", command: str = "", *options: str
+) -> Iterator[Training]:
     folder = site.folder()
-    array = site.submit(batch_script(folder, before, command), nodes)
+    array = site.submit(batch_script(folder, before, command), nodes, *options)
     try:
         yield Training(site, array, folder)
     finally:
@@ -92,7 +94,7 @@ def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None
 def test_tasks_of_srun_have_their_state_in_memory(site: Site) -> None:
     """No file has it, and a node that joins has nothing of it yet."""
     tests, python = REPO / "tests" / "elastic", site.stage.repo / ".venv" / "bin" / "python"
-    command = f"env SCRIPT=kept.py {python} -u {tests}/by_srun.py"
+    command = f"env KEEPS_STATE=yes {python} -u {tests}/by_srun.py"
     with training(site, "1-3", command=command) as trainer:
         trainer.wait_for_world(3)
         with site.taken(1) as since_s:

@@ -13,7 +13,7 @@ from scripts.labcluster.site import Site, started_site
 from scripts.launch_corpus.command import table
 from scripts.launch_corpus.runner import SETTINGS, Outcome, Shape, groups, run, shapes, whole
 
-# Those that go furthest from what other tests start; elastic/test_launchers has torchrun's options.
+# Those that go furthest from what other tests start; elastic/test_tasks has torchrun's options.
 _HERE = ("two-trainings", "python-exported-ranks")
 _NODES = 2
 

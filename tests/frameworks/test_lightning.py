@@ -1,4 +1,4 @@
-"""A Lightning script that is started again goes on with its epochs, best checkpoints and rows."""
+"""A Lightning script that is started again goes on with its epochs, checkpoints, marks and rows."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ trainer = lightning.Trainer(
     enable_progress_bar=False, enable_model_summary=False, OPTIONS
 )
 trainer.fit(Model(), loader, loader)
+print(*sorted(path.name for path in Path("checkpoints").glob("*")))
+(ours,) = (one for one in trainer.callbacks if type(one).__name__ == "Elastic")
+ours._save(trainer)
+print(*sorted(path.name for path in ours.folder.iterdir()))
 print("ended at step", trainer.global_step, "of epoch", trainer.current_epoch)
 print("best", trainer.checkpoint_callback.best_model_path)
 """
@@ -62,6 +66,11 @@ def test_after_an_epochs_end_the_next_one_is_trained_whole(tmp_path: Path, optio
     lines = lines_of_two_lives(tmp_path, f"logger=False, {options}")
     assert [line for line in lines if "trains" in line] == [f"trains {at}" for at in range(20, 40)]
     assert "ended at step 40 of epoch 4" in lines
+    (names,) = (set(line.split()) for line in lines if line.startswith("epoch="))
+    checkpoints = {name for name in names if name.endswith(".ckpt")}
+    assert names == checkpoints | {f"{name}.bftrainer.json" for name in checkpoints}
+    assert "epoch=3-step=40.ckpt" in checkpoints and "epoch=2-step=30.ckpt" not in checkpoints
+    assert "last.ckpt last.ckpt.bftrainer.json" in lines, "the one saved when told has its own"
 
 
 def test_what_searches_a_rate_first_goes_on_too(tmp_path: Path) -> None:
