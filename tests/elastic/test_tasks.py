@@ -305,9 +305,8 @@ def test_nodes_meet_whatever_their_launchers_and_command_lines_are(
             world += processes
             agents.wait_for_world(world, *range(1, task + 1))
             said = f"n{task} meets the trainer's other nodes; for ordinary jobs only: "
-            assert agents.log(task).count(said) == (
-                launcher != _LAUNCH
-            )  # that takes ours by itself
+            told = launcher != _LAUNCH  # which takes ours by itself
+            assert agents.log(task).count(said) == told
         agents.kill(task)
         agents.wait_for_world(world - processes, *range(1, task))
 

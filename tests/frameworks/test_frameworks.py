@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from scripts.benchkit.steps import StepLog
 from scripts.labcluster.site import Site, started_site
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.lab.test_training import training
 
@@ -24,7 +25,6 @@ NODES = 3
 SAVE_EVERY = 50
 SETTLED = 5  # steps
 EXAMPLES = ("ddp", "huggingface", "accelerate", "lightning", "fsdp2")
-RECORDS = f"export BFTRAINER_PRELOAD=recorder PYTHONPATH=$PYTHONPATH:{REPO}/tests/frameworks"
 
 
 @pytest.fixture
@@ -57,8 +57,10 @@ def lost(site: Site, example: str, options: str, spec: str = "") -> list[int]:
     """A node is reclaimed and comes back, then all; the steps that each of these has lost."""
     train = site.stage.repo / "examples" / "frameworks" / example / "train.py"
     command = f"torchrun {train} --steps 1000000 {options} --folder"
-    what = f"{example} {options}"
-    with training(site, f"1-{NODES}", RECORDS, command, f"--bftrainer={spec}") as trainer:
+    what, folder = f"{example} {options}", site.folder()
+    shutil.copy(Path(__file__).with_name("recorder.py"), folder)
+    records = f"export BFTRAINER_PRELOAD=recorder PYTHONPATH=$PYTHONPATH:{folder}"
+    with training(site, f"1-{NODES}", records, command, f"--bftrainer={spec}") as trainer:
         log = StepLog(trainer.folder / "steps")
         after(log, f"{what}, it begins", NODES, time.monotonic())
         with site.taken(1) as since_s:
