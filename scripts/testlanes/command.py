@@ -91,6 +91,7 @@ LANES = (
     Lane("machine", ("packaging/machine/run",), tests=False, matrix=True, nightly=True),
     Lane("chaos", (*_RUN, "chaos", "--minutes=20"), tests=False, nightly=True),
     Lane("launch-corpus", (*_RUN, "launch-corpus"), tests=False, nightly=True),
+    Lane("examples", (*_RUN, "examples"), tests=False, nightly=True),
     _here("nightly-load", "", alone=True, nightly=True),
 )
 _SETS = ("change", "nightly", "all")
