@@ -20,7 +20,7 @@ import pytest
 from bftrainer_slurm.elastic.batch import __file__ as package
 from bftrainer_slurm.elastic.batch.inherited import Inherited, inherited_by
 from bftrainer_slurm.elastic.batch.meeting import Meeting
-from bftrainer_slurm.elastic.batch.script import PATIENCE_S
+from bftrainer_slurm.elastic.batch.script import PATIENCE_S, next_turn
 from bftrainer_slurm.elastic.batch.steps import (
     MAX_STEP,
     SOCKET,
@@ -31,7 +31,7 @@ from bftrainer_slurm.elastic.batch.steps import (
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.membership import Membership
-from bftrainer_slurm.keeper.messages import Identity, Role
+from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import keeper_inside, secret_for
@@ -505,18 +505,36 @@ def test_where_no_thread_can_be_started_an_srun_goes_on_by_itself(
             assert srun.recv(16) == b""
 
 
+@pytest.fixture
+def meeting() -> Iterator[Meeting]:
+    """That of an element whose keeper has nothing for it to do."""
+    with keeper_inside() as keeper:
+        address, secret = keeper.client.address, secret_for(7).decode()
+        element = {"BFTRAINER_ELEMENT": "7_0", "BFTRAINER_JOB_SECRET": secret}
+        yield (found := Meeting({"BFTRAINER_KEEPER": address} | element))
+        found.end(Batch("over"), 0.0)
+
+
 def test_who_can_hear_the_keeper_no_more_does_not_wait_for_its_word(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, meeting: Meeting
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("nobody foresaw this")
 
     monkeypatch.setattr(Meeting, "_on_message", fail)
-    with keeper_inside() as keeper:
-        address, secret = keeper.client.address, secret_for(7).decode()
-        element = {"BFTRAINER_ELEMENT": "7_0", "BFTRAINER_JOB_SECRET": secret}
-        meeting = Meeting({"BFTRAINER_KEEPER": address} | element)
-        wait_until(lambda: not meeting.listens, 120)
+    wait_until(lambda: not meeting.listens, 120)
+
+
+@pytest.mark.parametrize("doing", ["steps", "waits"], ids=["in a step", "after it"])
+def test_a_script_that_is_over_is_over_whatever_a_node_whose_step_failed_hears_next(
+    meeting: Meeting, doing: str
+) -> None:
+    meeting.say(Batch(doing))
+    meeting._on_message(Turn("over", code=7))
+    if doing == "steps":
+        meeting.say(Batch("waits"))
+    meeting._on_message(Turn("wait"))
+    assert next_turn(meeting, [], 5) == Turn("over", code=7)
 
 
 def test_a_step_is_the_same_elsewhere_but_for_its_place() -> None:

@@ -44,10 +44,8 @@ _tasks = itertools.count()
 
 
 def member(keeper: str, secret: bytes, array: int, task: int) -> Membership:
-    """An agent that is warm."""
     found = Membership(keeper, Identity(array, task, f"n{task}", Role.AGENT), secret)
     found.start()
-    found.ready("new")
     return found
 
 
@@ -85,6 +83,7 @@ def rescales(begin: partial[Membership], repeat: int) -> list[float]:
         members.pop(0).close()
         change(members)
         newcomer = begin(task)
+        newcomer.ready("new")
         change(members)
         newcomer.wait_generation(120)
         members.append(newcomer)
@@ -112,7 +111,8 @@ def test_a_change_of_a_hundred_among_a_thousand_concerns_nobody_else(
         keeper_process.client.own(array, os.getuid(), 100)
         secret = keeper_process.secret(array)
         trainers.append([member(keeper_process.address, secret, array, at) for at in range(100)])
-        together(trainers[-1])
+        wait_until(lambda: all(one.connected for one in trainers[-1]))
+        assert {one.world for one in together(trainers[-1])} == {100}
     (lost, *survivors), *others = trainers
     lost.close()
     assert sorted(change(survivors)) == [*range(99)]
@@ -178,6 +178,7 @@ def messages(keeper: str, secret: bytes, large: bool = False, reads: bool = True
 def changes(keeper: str, secret: bytes) -> None:
     """Be one node of a trainer that changes all the time: join, and be lost again."""
     one = member(keeper, secret, FLOODING, next(_tasks))
+    one.ready("new")
     time.sleep(random.uniform(1.0, 5.0))
     one.close()
 

@@ -35,6 +35,8 @@ class Meeting(Conversation):
         with self._state:
             if batch.doing != self._said.doing:
                 self._turn = None
+            if batch.doing == "steps":
+                self.failed = 0
             self._said = batch
             self._stand(batch)
 
@@ -72,8 +74,8 @@ class Meeting(Conversation):
             said = self._said
             if message.do == "over" and said.doing == "steps":
                 self.failed = message.code
-            elif said.doing == "waits":
-                self._turn = message
+            elif said.doing == "waits" and (self._turn is None or self._turn.do != "over"):
+                self._turn = message  # an end is the last word, however soon another one follows
             self._state.notify_all()
         if message.do == "trains":
             self.on_trains(message.step)

@@ -41,7 +41,7 @@ def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
     done: list[Step] = []
     failed = 0
     while True:
-        turn = _next(meeting, done, failed)
+        turn = next_turn(meeting, done, failed)
         if turn.do == "over":
             _end(turn.code)
         if turn.do == "again":
@@ -49,14 +49,12 @@ def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
         elif turn.do == "join":
             failed = _join(environment, meeting, turn, done)
             del done[:-MAX_STEPS]
-            if failed and meeting.failed:
-                _end(meeting.failed)
         else:
             _lead(command, environment, meeting, turn.done)
         meeting.say(Batch("waits", done=tuple(done)))
 
 
-def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
+def next_turn(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
     """Return what to do next, however long nobody says it.
 
     ``failed``: the exit code of this node's last step, if it has failed.
@@ -65,6 +63,8 @@ def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
     waits = silent = False
     began_s = time.monotonic()
     while True:
+        if failed and meeting.failed:
+            return Turn("over", code=meeting.failed)
         turn = meeting.wait(0.5)
         spent_s = time.monotonic() - began_s
         if failed and waits and spent_s > FAILED_S:
