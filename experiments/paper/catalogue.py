@@ -54,7 +54,7 @@ def _by_at_once(base: Run) -> dict[str, Run]:
 def _forward_time(base: Run) -> Table:
     times_s = (10.0, 60.0, 120.0, 300.0, 600.0)
     columns = {f"{time_s:g} s": replace(base, forward_time_s=time_s) for time_s in times_s}
-    title = "U of {trainers} trainers, 10 at once, by forward time"
+    title = "U of {trainers} trainers, {at_once} at once, by forward time"
     return over(base, "forward-time", title, columns | {"adaptive": base}, ALL_METHODS)
 
 
@@ -66,7 +66,7 @@ def _at_once(base: Run) -> Table:
 def _rescale_costs(base: Run) -> Table:
     scales = (0.0, _FAST, 0.1, 0.5, 1.0, 2.0, 3.0)
     columns = {f"x {scale:g}": replace(base, scale=scale) for scale in scales}
-    title = "U of {trainers} trainers, 10 at once, by rescale costs"
+    title = "U of {trainers} trainers, {at_once} at once, by rescale costs"
     return over(base, "rescale-costs", title, columns, ESSENTIAL)
 
 
@@ -92,7 +92,7 @@ def _steps(base: Run) -> Table:
         "lost to rescaling": tables.LOST_TO_RESCALING,
         "lost to reclaims": tables.LOST_TO_RECLAIMS,
     }
-    title = "From the paper's model to this planner: {trainers} trainers, 10 at once"
+    title = "From the paper's model to this planner: {trainers} trainers, {at_once} at once"
     return of_runs(base, "steps", title, columns, rows)
 
 
@@ -117,7 +117,7 @@ def _whole_machine(base: Run) -> Table:
         "replay (minutes)": tables.MINUTES,
     }
     rows = {row: vary(run) for row, vary in ESSENTIAL.items()}
-    title = "All 4,734 nodes: {trainers} trainers, 10 at once"
+    title = "All 4,734 nodes: {trainers} trainers, {at_once} at once"
     return of_runs(base, "whole-machine", title, columns, rows)
 
 

@@ -109,8 +109,8 @@ def table(
     columns: Iterable[str],
     rows: Mapping[str, tuple[tuple[Run, Measure], ...]],
 ) -> Table:
-    """Return a table of variations of a run, which name and title tell the trainers of."""
-    titled = title.format(trainers=_LABELS[base.trainers])
+    """Return a table of variations of a run, whose trainers its name and title tell."""
+    titled = title.format(trainers=_LABELS[base.trainers], at_once=base.at_once)
     return Table(f"{name}-{base.trainers}", titled, corner, tuple(columns), rows)
 
 
